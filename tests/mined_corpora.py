@@ -288,7 +288,7 @@ def write_mining(
             known = zip(*ranked, strict=True) if ranked else [[]] * len(store.POSITIVES)
             positives = pa.table([*map(list, known)], schema=store.POSITIVES)
             opened.append(part, positives, len(anchors), {})
-            opened.keep()
+            opened.flush()
         key = opened.finish().key
     show(database)
     return key

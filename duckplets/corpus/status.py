@@ -19,7 +19,7 @@ from duckplets.ingest import checkpoint, records, splits
 from duckplets.ingest.chunks import cleaned
 from duckplets.ingest.chunks import fingerprint as chunking_of
 from duckplets.mining import store as mining_store
-from duckplets.pools.compile import CompiledPool, compile_pool, set_apart_by
+from duckplets.pools.compile import CompiledPool, compile_pool, label_effect
 from duckplets.pools.read import PoolReader, labels_of
 from duckplets.recipes import store as recipe_store
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
@@ -136,7 +136,7 @@ def _capacity(database: Database) -> list[dict[str, Any]]:
         if brought.are_documents:
             triplets = []
         if graded := kinds.get(name) == "graded":
-            triplets = [r for r in triplets if set_apart_by(r, "graded") is None]
+            triplets = [r for r in triplets if label_effect(r, "graded") is None]
         texts = sum(isinstance(r, TextRecipe) for r in stored or brought.own)
         long_sections = not (brought.own or any(isinstance(r, TripletRecipe) for r in stored))
         counts = {"triplets": len(triplets), "texts": texts, "long_sections": long_sections}

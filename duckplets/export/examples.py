@@ -126,7 +126,7 @@ class SubjectReader:
             if files := mining.files(folder):
                 self.database.run("export/add_anchors", key | {"files": files})
             with closing(self.database.cursor()) as reading:
-                for rows in policies.left(reading, mining, self.subject.policy, version):
+                for rows in policies.survivors(reading, mining, self.subject.policy, version):
                     left = pa.table(dict(zip(_LEFT, rows[: len(_LEFT)], strict=True)))
                     with self.database.registered(left_rows=left):
                         self.database.run("export/add_negatives", key)

@@ -1,7 +1,7 @@
-"""Hold what a block of anchors must not find, and what was found for it.
+"""Hold the excluded documents of a block of anchors, and the best documents that were found.
 
-Documents go by their numbers among all sections that a mining looks at. These are in the order of
-record ids, so ties fall to the smaller number.
+Documents are numbered among all sections of a mining, in the order of record ids. The smaller
+number wins a tie.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ REASONS = ("same record", "same group", "labelled", "same text", "strategy")  # 
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """What a block of anchors must not find."""
+    """List the documents that each anchor of a block must not find."""
 
-    documents: IntegerLists  # that each anchor must not find, ascending
-    reasons: npt.NDArray[np.uint8]  # which guard comes first, of each of these, as in ``REASONS``
-    allowed: IntegerLists | None  # if the strategy names what may be found, that, ascending
+    documents: IntegerLists  # excluded for each anchor, ascending
+    reasons: npt.NDArray[np.uint8]  # the first guard of each, an index of ``REASONS``
+    allowed: IntegerLists | None  # the only allowed documents, if the strategy names them
 
     def reasons_of(self, owners: Integers, documents: Integers) -> Integers:
         """Return the guard that refuses each pair of an anchor and a document, or -1."""
@@ -37,12 +37,12 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True)
 class RankedPositives:
-    """Every positive of a block of anchors, with its score and its rank among legal negatives."""
+    """List every positive of a block of anchors, with score and rank among legal negatives."""
 
     owners: Integers  # the anchor of each, ascending
     documents: Integers  # their numbers
-    scores: Floats  # NaN: it has none
-    ranks: Integers  # 1 + how many legal negatives score higher; 0: it is not ranked
+    scores: Floats  # NaN: no score
+    ranks: Integers  # 1 + the number of legal negatives with a higher score; 0: not ranked
 
     def lowest(self, count: int) -> tuple[Floats, Integers]:
         """Return score and rank of the lowest-scoring positive of each of ``count`` anchors."""
@@ -60,21 +60,20 @@ class RankedPositives:
 
 @dataclass(frozen=True, slots=True)
 class TopDocuments:
-    """The best documents of n anchors, and counts of the others."""
+    """List the best documents of n anchors, and count the others."""
 
     owners: Integers  # the anchor of each document, ascending
-    documents: Integers  # their numbers; of an anchor the best first
+    documents: Integers  # their numbers, by anchor, the best first
     scores: Floats
     positives: RankedPositives
-    matched: int  # documents that may be negatives and share a term, of all anchors
-    guarded: Integers  # of those, how many each guard excluded: int64[guards], as in ``REASONS``
-    # what else became of documents, such as those that could not be scored
-    others: dict[str, int] = field(default_factory=dict)
+    matched: int  # possible negatives that share a term, of all anchors
+    guarded: Integers  # the number of these that each guard excluded: int64[guards], by ``REASONS``
+    others: dict[str, int] = field(default_factory=dict)  # counts of other outcomes
 
 
 def top_of(
     pairs: tuple[Integers, Integers, Floats],  # owner, document and score of each
-    positives: tuple[IntegerLists, Floats],  # of each anchor, and the score of each; NaN for none
+    positives: tuple[IntegerLists, Floats],  # of each anchor, with scores; NaN: no score
     depth: int,
     *,
     matched: int,
@@ -83,14 +82,14 @@ def top_of(
 ) -> TopDocuments:
     """Return the best documents of anchors, from all pairs by owner and falling score."""
     (owners, documents, scores), (lists, known) = pairs, positives
-    asking = lists.owners()
+    anchors = lists.owners()
     starts = np.searchsorted(owners, np.arange(len(lists) + 1))
-    theirs = IntegerLists(starts, np.arange(len(owners))).take(asking)
-    of = theirs.owners()
-    above = of[scores[theirs.values] > known[of]]
+    rivals = IntegerLists(starts, np.arange(len(owners))).take(anchors)
+    positive = rivals.owners()
+    above = positive[scores[rivals.values] > known[positive]]
     higher = np.bincount(above, minlength=len(known))
     ranks = np.where(np.isnan(known), 0, higher + 1)
-    kept = turns(owners) < depth
-    best = owners[kept], documents[kept], scores[kept]
-    ranked = RankedPositives(asking, lists.values, known, ranks)
+    is_best = turns(owners) < depth
+    best = owners[is_best], documents[is_best], scores[is_best]
+    ranked = RankedPositives(anchors, lists.values, known, ranks)
     return TopDocuments(*best, ranked, matched, guarded, others)

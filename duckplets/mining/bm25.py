@@ -2,15 +2,13 @@
 
     DocumentShard (impacts) ─add up a query's terms→ one integer a document ─top→ its best documents
 
-The top k are looked for among the documents that reach the k-th largest of the maxima of runs of
-64 documents: a bound on the k-th score that costs one pass. With that and the dense rows of the
-frequent terms, 50,000 documents of 120 words and queries of 30 made 4,600 queries a
-second on one core, five times as many as a bincount of the concatenated postings and more than
-bm25s compiled with numba.
+The k-th largest maximum of runs of 64 documents bounds the k-th score and costs one pass. With this
+bound and dense rows for frequent terms, one core answered 4,600 queries a second (30 words; 50,000
+documents of 120 words). A bincount of the concatenated postings was five times slower.
 
-An impact is what one term adds to a document's score: round(2^20 · idf · tf part). Impacts are
-integers, so sums do not depend on their order and equal scores are equal; 2^20 because with 2^16
-the rounding reorders documents whose scores nearly agree. Nothing is pruned.
+The impact of a term is its part of a document's score: round(2^20 · idf · tf part). Sums of
+integers do not depend on their order. With 2^16, rounding reorders documents of nearly equal
+scores. Nothing is pruned.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from duckplets.base.arrays import IntegerLists, Integers, places
 from duckplets.mining.blocks import REASONS, Excluded, RankedPositives, TopDocuments
 
 SCALE = 1 << 20  # impact of a score of 1
-_RUN = 64  # documents per run of which the largest score is taken
+_RUN = 64  # documents per run
 _LAST = (1 << 32) - 1  # above any number of a document
 
 Impacts = npt.NDArray[np.int32]
@@ -34,18 +32,18 @@ Impacts = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class DocumentShard:
-    """A document shard: the postings of some documents, by term, with local document numbers."""
+    """Hold the postings of some documents, by term, with local document numbers."""
 
     numbers: Integers  # of every local document among all, ascending
-    others: Integers  # local documents that are only scored, as positives
+    others: Integers  # local documents that are scored as positives only
     starts: Integers  # first posting of every term, and the end; int64[terms + 1]
-    documents: Integers  # local number of every posting, as wide as an address: scatters need it
+    documents: Integers  # local number of every posting; int64, for fast scatters
     impacts: Impacts  # of every posting
     rows: Impacts  # dense row of every term, or -1; int32[terms]
     dense: Impacts  # impacts of the most frequent terms, int32[rows, documents]
 
     def save(self, folder: Path, name: str) -> None:
-        """Write the arrays to files of a folder, which several processes can map."""
+        """Write the arrays to files that several processes can map."""
         for each in fields(self):
             np.save(folder / f"{name}.{each.name}.npy", getattr(self, each.name))
 
@@ -58,17 +56,17 @@ class DocumentShard:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """A block of anchors to find documents for; documents go by their numbers among all."""
+    """Hold a block of queries; documents have their numbers among all."""
 
     terms: IntegerLists  # the distinct terms of every query
-    positives: IntegerLists  # their scores make the margins
+    positives: IntegerLists  # for margins
     excluded: Excluded
-    shards: Integers | None = None  # if not None, the only document shard each query looks into
+    shards: Integers | None = None  # the only document shard of each query; None: all
 
 
 def search(shards: Iterable[DocumentShard], queries: Queries, depth: int) -> TopDocuments:
-    """Return the best documents of every query, from all document shards; they are read twice."""
-    wanted, known = positive_impacts(shards, queries)
+    """Return the best documents of every query from all shards, in two passes."""
+    wanted, known = _positive_impacts(shards, queries)
     ranks, matched, starts = (wanted > 0).astype(np.int64), 0, queries.positives.starts
     guarded = np.zeros(len(REASONS), np.int64)
     best = [np.zeros(0, np.int64)] * len(queries.terms)  # score and document in one word, ascending
@@ -105,7 +103,7 @@ def search(shards: Iterable[DocumentShard], queries: Queries, depth: int) -> Top
 
 
 def _score(shard: DocumentShard, terms: Integers, scores: Impacts) -> None:
-    """Write the score of every document of a shard that may be found into ``scores``."""
+    """Write the score of every document into ``scores``, 0 for those only scored as positives."""
     rows = shard.rows[terms]
     dense = rows[rows >= 0].tolist()
     if dense:
@@ -123,7 +121,7 @@ def _score(shard: DocumentShard, terms: Integers, scores: Impacts) -> None:
 
 
 def _guard(scores: Impacts, excluded: Excluded, query: int) -> Integers:
-    """Set the scores of what a query must not find to 0; return how many each guard excluded."""
+    """Set the scores of excluded documents to 0; return the number that each guard excluded."""
     documents, counts = excluded.documents, np.zeros(len(REASONS), np.int64)
     part = slice(documents.starts[query], documents.starts[query + 1])
     if part.start < part.stop:
@@ -140,15 +138,15 @@ def _guard(scores: Impacts, excluded: Excluded, query: int) -> Integers:
 
 
 def _higher(scores: Impacts, wanted: Integers) -> Integers:
-    """Return how many scores are higher than each wanted one above 0."""
-    if len(wanted) == 1:  # most anchors have one positive, and a sort takes long
+    """Return the number of higher scores for each wanted score above 0."""
+    if len(wanted) == 1:  # most anchors have one positive, and a sort is slow
         return np.array([np.count_nonzero(scores > wanted[0])])
     above = np.sort(scores[scores > wanted[wanted > 0].min()])
     return len(above) - np.searchsorted(above, wanted, side="right")
 
 
 def _top(scores: Impacts, depth: int) -> Integers:
-    """Return the indices of the ``depth`` best scores in any order, ties included."""
+    """Return indices that include the ``depth`` best scores and their ties, in any order."""
     runs = len(scores) // _RUN
     bound = 1
     if runs > 2 * depth:
@@ -158,24 +156,24 @@ def _top(scores: Impacts, depth: int) -> Integers:
 
 
 def _within(shard: DocumentShard, excluded: Excluded) -> Excluded:
-    """Return what is excluded of this shard's documents, by local number."""
-    documents, kept = _local(shard, excluded.documents)
+    """Return the excluded documents of this shard, by local number."""
+    documents, is_here = _local(shard, excluded.documents)
     allowed = None if excluded.allowed is None else _local(shard, excluded.allowed)[0]
-    return Excluded(documents, excluded.reasons[kept], allowed)
+    return Excluded(documents, excluded.reasons[is_here], allowed)
 
 
 def _local(shard: DocumentShard, lists: IntegerLists) -> tuple[IntegerLists, npt.NDArray[np.bool_]]:
-    """Return lists of this shard's documents by local number, and which were kept."""
+    """Return the lists with this shard's documents only, by local number, and a mask of these."""
     local = places(shard.numbers, lists.values)
-    kept = local >= 0
-    counts = np.concatenate([[0], np.cumsum(kept)])
-    return IntegerLists(counts[lists.starts], local[kept]), kept
+    is_here = local >= 0
+    counts = np.concatenate([[0], np.cumsum(is_here)])
+    return IntegerLists(counts[lists.starts], local[is_here]), is_here
 
 
-def positive_impacts(
+def _positive_impacts(
     shards: Iterable[DocumentShard], queries: Queries
 ) -> tuple[Integers, npt.NDArray[np.bool_]]:
-    """Return the impact of every positive of queries, and which are in a document shard."""
+    """Return the impact of every positive, and a mask: which are in a document shard."""
     owners = queries.positives.owners()
     impacts, known = np.zeros(len(owners), np.int64), np.zeros(len(owners), bool)
     for shard in shards:
@@ -187,7 +185,7 @@ def positive_impacts(
 
 
 def _pair_scores(shard: DocumentShard, terms: IntegerLists, local: Integers) -> Integers:
-    """Return the score of each of some local documents for terms of its own."""
+    """Return the score of each local document for its own list of terms."""
     pair, term = terms.owners(), terms.values
     low, end = shard.starts[term].copy(), shard.starts[term + 1]
     high, wanted, last = end.copy(), local[pair], len(shard.documents) - 1

@@ -4,20 +4,18 @@
     anchors ─first tokens→ queries ─by blocks, here or by processes→ the best of each anchor
 
 Weights are DuckDB's BM25 (k = 1.2, b = 0.75, log10; Robertson and Zaragoza 2009, with the idf of
-Lucene). Number, mean length and term counts are those of all documents that may be negatives, as if
-the index held them alone. Positives that are none are scored all the same, for the margins.
-Documents fall to document shards in the order of the hash of their record ids, so that each is a
-random sample of them. The impacts of a shard's most frequent terms are kept as dense rows, so that
-adding one is a vector addition instead of a scatter over most of its documents.
+Lucene). Statistics count the possible negatives only. Other positives are scored too, for the
+margins. Documents are assigned to shards by the hash of their record ids, so a shard is a random
+sample. Frequent terms of a shard are dense rows: a vector addition is faster than a scatter.
 
-Blocks, document shards and workers change no result. An index that is missing is kept with the
-corpus where it is open for writing, and is this connection's own else.
+Blocks, document shards and workers change no result. A missing index is stored in the corpus if it
+is open for writing, and otherwise in temporary tables.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -47,10 +45,10 @@ from duckplets.search.index import Index
 
 Scope = Literal["pool", "shard"]
 
-_MOST_TOKENS = 100  # so many impacts add up within 32 bits, whatever the corpus
+_MOST_TOKENS = 100  # the sum of 100 impacts fits into 32 bits, whatever the corpus
 _CHARACTERS = 1000  # read of an anchor for each query token
 _CELLS = 1 << 20  # candidates of a block
-_WORTH_PROCESSES = 20_000_000  # pairs scored while processes would start
+_WORTH_PROCESSES = 20_000_000  # pairs that one process scores while others start
 _AT_ONCE = 1 << 20  # postings weighted at a time
 _K1, _B = 1.2, 0.75
 _FREQUENT = 0.06  # share of a shard's documents from which a dense row is faster than a scatter
@@ -60,7 +58,7 @@ _DENSE_BYTES = 64 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bm25Scorer(Scorer):
-    """What mining by BM25 goes by; arguments of ``mine``."""
+    """Rank by BM25, with these arguments of ``mine``."""
 
     query_tokens: Annotated[int, Bounds(1, _MOST_TOKENS)] = 64
     scope: Scope = "pool"
@@ -71,34 +69,41 @@ class Bm25Scorer(Scorer):
         check(self, RecipeError, "mine")
 
     def settings(self, job: Job) -> dict[str, Any]:
-        """Return what its candidates follow from."""
+        """Return its arguments and the settings of text analysis."""
         own = {name: value for name, value in asdict(self).items() if name != "name"}
         return own | {"terms": index.terms_of(job.database).to_dict()}
 
     def order(self, job: Job) -> Integers | None:
-        """Let neighbours share a document shard where that is all they look into."""
-        if self.scope == "pool" or (of := _index(job)) is None:
+        """Sort anchors by document shard if each searches its own shard only."""
+        if self.scope == "pool" or (found := _index(job)) is None:
             return None
-        return np.asarray(index.documents(job.database, of)["section_key"].to_numpy())
+        return np.asarray(index.documents(job.database, found)["section_key"].to_numpy())
 
     def search(self, job: Job, guards: Guards, start: int) -> Searched:
-        """Yield the best documents of every block of anchors, from one on."""
-        of, database = _index(job), job.database
-        if of is None:
+        """Yield every block of anchors from number ``start``, with the best documents."""
+        used, database = _index(job), job.database
+        if used is None:
             return
-        with (
-            _folder(database) as folder,
-            closing(index.vocabulary(database, of)) as vocabulary,
-        ):
-            size = self.shard_documents
-            count, homes = _written(database, of, guards, shard_documents=size, folder=folder)
+        folder = aside_of(real_path(Path(str(database.path)))).absolute()
+        with ExitStack() as stack:
+            stack.callback(remove, folder)
+            vocabulary = stack.enter_context(closing(index.vocabulary(database, used)))
+            try:
+                folder.mkdir()
+                count, homes = _written(database, used, guards, self.shard_documents, folder)
+            except OSError as error:
+                where = error.filename or folder
+                raise QueryError(
+                    f"mining cannot write to {where}: {error.strerror or error}; finished parts "
+                    f"are stored, and the next call continues after them"
+                ) from error
             shards = DocumentShards(folder, count, job.depth)
 
             def part_of(block: slice) -> Part:
                 keys = guards.keys_of(block)
                 rows = pa.table({"row": np.arange(len(keys)), "section_key": keys})
                 most = {"characters": self.query_tokens * _CHARACTERS}
-                with database.registered(asked=rows):
+                with database.registered(anchors=rows):
                     texts = database.table("mining/mine/anchor_texts", most)["text"]
                 starts, terms = vocabulary.analyse(texts, limit=self.query_tokens)
                 queries = Queries(
@@ -111,11 +116,11 @@ class Bm25Scorer(Scorer):
 
             blocks = guards.blocks(start, most=min(BLOCK_ANCHORS, _CELLS // job.depth))
             pairs = (len(guards.anchors) - start) * len(guards.documents)
-            with (
-                _searching(job, pairs) as engine,
-                closing(mapped(engine, search_shards, shards, blocks, part_of)) as found,
-            ):
-                yield from found
+            engine: Engine = job.work.engine
+            if engine is INLINE and job.threads > 1 and pairs > _WORTH_PROCESSES:
+                engine = stack.enter_context(closing(LocalEngine(job.threads)))
+            found = mapped(engine, search_shards, shards, blocks, part_of)
+            yield from stack.enter_context(closing(found))
 
 
 def _index(job: Job) -> Index | None:
@@ -125,44 +130,16 @@ def _index(job: Job) -> Index | None:
     return next(iter(index.stored(job.database, **ground)), None)
 
 
-@contextmanager
-def _searching(job: Job, pairs: int) -> Iterator[Engine]:
-    """Yield the engine that searches: processes, if none was given and they pay."""
-    engine, threads = job.work.engine, job.threads
-    if engine is not INLINE or threads == 1 or pairs <= _WORTH_PROCESSES:
-        yield engine
-        return
-    with closing(LocalEngine(threads)) as processes:
-        yield processes
-
-
-@contextmanager
-def _folder(database: Database) -> Iterator[Path]:
-    """Create a temporary folder beside the corpus."""
-    folder = aside_of(real_path(Path(str(database.path)))).absolute()
-    try:
-        folder.mkdir()
-        yield folder
-    except OSError as error:
-        where = error.filename or folder
-        raise QueryError(
-            f"mining cannot write its postings to {where}: {error.strerror or error}; what was "
-            f"mined so far is kept, and mining again goes on from there"
-        ) from error
-    finally:
-        remove(folder)
-
-
 # -- document shards ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class DocumentShards:
-    """The document shards in a folder, mapped one by one each time they are gone through."""
+    """Iterate over the document shards in a folder, mapping one at a time."""
 
-    folder: Path  # where ``DocumentShard.save`` wrote them, by number
+    folder: Path  # with the files of ``DocumentShard.save``, by number
     count: int
-    depth: int  # how many documents of each query are looked for
+    depth: int  # documents of each query
 
     def __iter__(self) -> Iterator[DocumentShard]:
         return (DocumentShard.load(self.folder, str(number)) for number in range(self.count))
@@ -172,25 +149,25 @@ def search_shards(shards: DocumentShards, queries: Queries) -> TopDocuments:
     """Search a block of queries, on a worker."""
     if not shards.folder.is_dir():
         raise EngineError(
-            f"mining: a worker does not see {shards.folder}, where the postings lie: the "
-            f"corpus must be in a folder that all workers share"
+            f"mining: a worker does not see the postings in {shards.folder}: move the corpus to a "
+            f"folder that all workers share"
         )
     return search(shards, queries, shards.depth)
 
 
 def _written(
-    database: Database, of: Index, guards: Guards, *, shard_documents: int, folder: Path
+    database: Database, used: Index, guards: Guards, shard_documents: int, folder: Path
 ) -> tuple[int, Integers]:
-    """Write the document shards of an index; so many documents that may be negatives make one."""
+    """Write shards of N possible negatives; return their number, and the shard of each section."""
     may = np.zeros(len(guards.sections.keys), dtype=bool)
     may[guards.documents] = True
     is_scored = may.copy()
     is_scored[guards.positives.values] = True
-    rows = index.documents(database, of)
+    rows = index.documents(database, used)
     numbers = guards.sections.numbers(rows["section_key"].to_numpy())
     known = numbers >= 0
-    may, is_scored = known & may[numbers], known & is_scored[numbers]  # -1 takes the last one's
-    weights = _weights(database, of, may, rows["length"].to_numpy().astype(np.int64))
+    may, is_scored = known & may[numbers], known & is_scored[numbers]  # -1 is masked by ``known``
+    weights = _weights(database, used, may, rows["length"].to_numpy().astype(np.int64))
     # after the last document of each shard but one
     ends = np.flatnonzero(may)[shard_documents - 1 : -1 : shard_documents] + 1
     edges = [0, *ends.tolist(), len(numbers)]
@@ -199,21 +176,23 @@ def _written(
         there = there[np.argsort(numbers[there])]
         place = np.full(high - low, -1, np.int64)
         place[there - low] = np.arange(len(there))
-        postings = _postings(database, of, low, high, place, weights)
+        postings = _postings(database, used, low, high, place, weights)
         _shard(numbers[there], may[there], postings, len(weights[0])).save(folder, str(shard))
     homes = np.zeros(len(guards.sections.keys), np.int64)
-    homes[:] = guards.sections.words % max(1, len(edges) - 1)  # of queries, which are not in it
+    homes[:] = guards.sections.words % max(1, len(edges) - 1)  # of sections outside the index
     homes[numbers[known]] = np.searchsorted(edges, np.flatnonzero(known), side="right") - 1
     return len(edges) - 1, homes
 
 
-def _weights(database: Database, of: Index, may: Flags, lengths: Integers) -> tuple[Floats, Floats]:
-    """Return the idf of every term, and how much the length of each document lessens a term."""
-    ((terms,),) = database.run("search/index/size", {"index": of.index_key})
+def _weights(
+    database: Database, used: Index, may: Flags, lengths: Integers
+) -> tuple[Floats, Floats]:
+    """Return the idf of every term, and the length normalisation of each document."""
+    ((terms,),) = database.run("search/index/size", {"index": used.index_key})
     counts, number = np.zeros(terms, np.int64), int(may.sum())
     documents = pa.table({"document": np.flatnonzero(may).astype(np.int32)})
     with database.registered(eligible=documents):
-        rows = database.table("mining/mine/document_counts", {"index": of.index_key})
+        rows = database.table("mining/mine/document_counts", {"index": used.index_key})
     counts[rows["term_key"].to_numpy()] = rows["document_count"].to_numpy()
     idf = np.log10(1 + (number - counts + 0.5) / (counts + 0.5))
     average = max(int(lengths[may].sum()), 1) / max(number, 1)
@@ -222,7 +201,7 @@ def _weights(database: Database, of: Index, may: Flags, lengths: Integers) -> tu
 
 def _postings(
     database: Database,
-    of: Index,
+    used: Index,
     low: int,
     high: int,
     place: Integers,
@@ -230,11 +209,11 @@ def _postings(
 ) -> tuple[Impacts, Integers, Impacts]:
     """Return term, place and impact of every posting of a document shard."""
     parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int32))]
-    asked = {"index": of.index_key, "low": low, "high": high}
-    for batch in database.stream(query("search/index/postings"), asked, rows=_AT_ONCE):
+    bounds = {"index": used.index_key, "low": low, "high": high}
+    for batch in database.stream(query("search/index/postings"), bounds, rows=_AT_ONCE):
         term, document, frequency = (column.to_numpy() for column in batch.columns)
-        kept = place[document - low] >= 0
-        term, document, frequency = term[kept], document[kept], frequency[kept]
+        is_scored = place[document - low] >= 0
+        term, document, frequency = term[is_scored], document[is_scored], frequency[is_scored]
         idf, saturation = weights[0][term], weights[1][document]
         part = frequency * (_K1 + 1) / (frequency + saturation)
         impacts = np.rint(SCALE * (idf * part)).astype(np.int32)
@@ -258,7 +237,7 @@ def _shard(
     rows = np.full(terms, -1, np.int32)
     rows[frequent] = np.arange(len(frequent))
     dense = np.zeros((len(frequent), len(numbers)), np.int32)
-    for row, of in enumerate(frequent.tolist()):
-        part = slice(starts[of], starts[of + 1])
+    for row, number in enumerate(frequent.tolist()):
+        part = slice(starts[number], starts[number + 1])
         dense[row, documents[part]] = impacts[part]
     return DocumentShard(numbers, np.flatnonzero(~may), starts, documents, impacts, rows, dense)

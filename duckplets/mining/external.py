@@ -1,11 +1,10 @@
-"""Turn a table of anchors, candidates and scores from elsewhere into negatives of a recipe.
+"""Turn a table of anchors, candidates and scores into negatives of a recipe.
 
     table ─blocks→ external_scores ─judge, for each source and split→ candidates by anchor
           ─Guards→ the best of each anchor ─→ NAME.candidates/
 
-A table is read once, a block at a time. Rows are staged in temporary tables, which DuckDB moves to
-disk when they are many; from there on a block of anchors is all that is in memory. What a row names
-and the recipe or a guard refuses is counted, by reason.
+A table is read once, a block at a time, into temporary tables, which DuckDB may move to disk. After
+that only a block of anchors is in memory. Refused rows are counted by reason.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.recipes import USUAL, TripletRecipe
 
 ROWS = ("anchor_id", "negative_id", "score")
-LISTS = ("query_id", "document_ids", "scores")  # the same with an anchor a row
+LISTS = ("query_id", "document_ids", "scores")  # one anchor a row
 
-JUDGED = "judged"  # the scorer whose scores are labels of 0 or less
+JUDGED = "judged"  # the scorer with labels of 0 or less as scores
 _WHAT = "add_negatives", RecipeError
 _KINDS = dict(zip(ROWS, (pa.string(), pa.string(), pa.float64()), strict=True))
 _MOST = 1e300
@@ -52,11 +51,11 @@ _BLOCK_ROWS = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GivenReport(MiningReport):
-    """What ``Corpus.add_negatives`` did with the rows of a table.
+    """Report one call of ``Corpus.add_negatives``.
 
     Attributes:
         rows: Rows of the table.
-        refused: Rows of no pair that was mined, by reason.
+        refused: Refused rows outside ``pairs``, by reason.
     """
 
     rows: int
@@ -64,10 +63,7 @@ class GivenReport(MiningReport):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Outcome of every row.
-
-        A row that names records with several sections of the recipe counts once per pair of these.
-        """
+        """Rows by outcome; a row counts once for each pair of sections of its records."""
         counts = Counter(self.refused)
         for pair in self.pairs:
             counts.update(pair.counts)
@@ -87,21 +83,21 @@ def add_negatives(
     depth: int = MOST,
     progress: Progress | bool | None = None,
 ) -> GivenReport:
-    """Keep candidates that something else has ranked, under the same guards as mined ones.
+    """Store candidates that another program has ranked, under the same guards as mined ones.
 
-    The corpus may be open to read only, as for ``mine``.
+    The corpus may be open read-only, as for ``mine``.
 
     Args:
-        table: Rows of ``anchor_id``, ``negative_id`` (record ids) and ``score``: an Arrow table or
-            reader, data frame, dicts, mapping of columns, or Parquet file. Or an anchor a row,
-            with lists: ``query_id``, ``document_ids``, ``scores``. A record stands for all its
-            sections that fit the recipe. Rows whose negative is a positive of the anchor tell its
-            score, for margins.
-        name: The recipe they are for, or its name; samplers with it draw from them.
-        scorer: What they are called, as in ``dp.Negatives(by=scorer)``.
-        source: Only rows of this source.
-        split: Only rows of this split.
-        depth: How many candidates an anchor keeps, the best, 1 to 2,048.
+        table: Columns ``anchor_id``, ``negative_id`` (record ids) and ``score``: an Arrow table or
+            reader, data frame, dicts, mapping of columns, or Parquet file. Or one anchor a row,
+            with lists: ``query_id``, ``document_ids``, ``scores``. A record means all its
+            sections that fit the recipe. A row whose negative is a positive of the anchor sets
+            the score of that positive, for margins.
+        name: The recipe that will draw from them, or its name.
+        scorer: Name of the scorer, as in ``dp.Negatives(by=scorer)``.
+        source: Use rows of this source only.
+        split: Use rows of this split only.
+        depth: Number of best candidates stored per anchor, 1 to 2,048.
         progress: As for ``mine``.
 
     Raises:
@@ -112,30 +108,30 @@ def add_negatives(
     version = records.current_version(database)
     recipe = recipe_store.find(database, name, version)
     if not isinstance(recipe, TripletRecipe):
-        raise RecipeError(f"recipe {recipe.name!r} makes texts, and only triplets have negatives")
+        raise RecipeError(f"recipe {recipe.name!r} makes texts; give a triplet recipe")
     depth = checked("depth", depth, Annotated[int, Bounds(1, MOST)], RecipeError)
     if source is not None:
         recipe_store.check_source(database, source, version)
     split = None if split is None else splits.checked_split(split)
-    given, pairs, refused = _Given(own_name(scorer, "scorer")), list[PairReport](), Counter[str]()
-    made: dict[str, Any] = {"database": database, "scorer": given, "depth": depth}
+    scores, pairs, refused = _Scores(own_name(scorer, "scorer")), list[PairReport](), Counter[str]()
+    made: dict[str, Any] = {"database": database, "scorer": scores, "depth": depth}
     with store.writing(database) as folder, working(INLINE, progress, "anchors") as work:
         try:
             rows = _staged(database, table)
-            for of_source, of_split, count in database.run("mining/external/pairs"):
-                is_of_recipe = of_source in (recipe.sources or [of_source])
-                is_asked = source in (None, of_source) and split in (None, of_split)
-                if of_split is None or not (is_of_recipe and is_asked):
-                    why = "unknown anchor" if of_source is None else "other source or split"
+            for row_source, row_split, count in database.run("mining/external/pairs"):
+                is_of_recipe = row_source in (recipe.sources or [row_source])
+                is_wanted = source in (None, row_source) and split in (None, row_split)
+                if row_split is None or not (is_of_recipe and is_wanted):
+                    why = "unknown anchor" if row_source is None else "other source or split"
                     refused[why] += count
                     continue
-                where = {"source": of_source, "split": of_split}
+                where = {"source": row_source, "split": row_split}
                 job = Job(**made, **where, recipe=recipe, version=version, work=work)
                 guards = job.guards()
-                if given.judge(job, guards):
+                if scores.judge(job, guards):
                     pairs.append(job.mined(folder, guards, fresh=True))
                 else:
-                    refused.update(given.fates)
+                    refused.update(scores.outcomes)
         finally:
             database.run("mining/external/drop")
         if not pairs:
@@ -157,67 +153,67 @@ def judged(
     progress: Progress | bool | None,
     **options: Any,
 ) -> MiningReport:
-    """Make candidates of the documents that labels of 0 or less name."""
+    """Store the documents with labels of 0 or less as candidates."""
     if source is not None:
         version = records.current_version(corpus.database)
         recipe_store.check_source(corpus.database, source, version)
     rows = corpus.database.table("mining/external/judged", {"source": source})
     if not rows.num_rows:
         raise RecipeError(
-            "by='judged': no label of 0 or less names a record of its own; give labels with "
-            "corpus.relabel, or mine by='bm25'"
+            "by='judged': no label of 0 or less names a record; give labels with corpus.relabel, "
+            "or mine by='bm25'"
         )
     names = [recipe or USUAL] if isinstance(recipe, str | TripletRecipe | None) else recipe
-    given: dict[str, Any] = {"scorer": JUDGED, "source": source, "progress": progress, **options}
-    reports = [add_negatives(corpus, rows, name=name, **given) for name in names]
+    options |= {"scorer": JUDGED, "source": source, "progress": progress}
+    reports = [add_negatives(corpus, rows, name=name, **options) for name in names]
     pairs = tuple(pair for report in reports for pair in report.pairs)
     return MiningReport(pairs=pairs, seconds=sum(report.seconds for report in reports))
 
 
 def _staged(database: Database, table: Any) -> int:
-    """Read a table and look up what its rows name; return the number of rows."""
+    """Read a table and look up its records; return the number of rows."""
     database.run("mining/external/create")
     read = rows = 0
     for block in blocks(table, *_WHAT):
-        given = _checked(block, read, rows)
-        with database.registered(incoming=given):
+        checked_rows = _checked(block, read, rows)
+        with database.registered(incoming=checked_rows):
             database.run("mining/external/stage")
-        read, rows = read + block.num_rows, rows + given.num_rows
+        read, rows = read + block.num_rows, rows + checked_rows.num_rows
     if not rows:
         raise RecipeError("add_negatives: the table has no rows")
     database.run("mining/external/resolve")
     return rows
 
 
-class _Given(Scorer):
-    """Scores from elsewhere, which wait in temporary tables."""
+class _Scores(Scorer):
+    """Rank by the scores of a table, which wait in temporary tables."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.fates = Counter[str]()  # what the rows of a source and split are
+        self.outcomes = Counter[str]()  # of the rows of one source and split
 
     def settings(self, job: Job) -> dict[str, Any]:
-        """Return nothing: each table is another."""
+        """Return no settings: candidates of a table are never continued."""
         return {}
 
     def judge(self, job: Job, guards: Guards) -> bool:
-        """Look up what the rows of a source and split are; return whether any is a candidate."""
+        """Classify the rows of a source and split; return whether any is a candidate."""
         with job.database.registered(**_numbers(guards)):
             documents = job.ground["source"]
-            asked = {"source": job.source, "split": job.split, "documents": documents}
-            job.database.run("mining/external/judge", asked)
-        self.fates = Counter(dict(job.database.run("mining/external/fates")))
-        return bool(self.fates["candidate"])
+            where = {"source": job.source, "split": job.split, "documents": documents}
+            job.database.run("mining/external/judge", where)
+        self.outcomes = Counter(dict(job.database.run("mining/external/fates")))
+        return bool(self.outcomes["candidate"])
 
     def search(self, job: Job, guards: Guards, start: int) -> Searched:
         """Yield the candidates of every block of anchors."""
         database, count = job.database, len(guards.anchors)
         known = database.table("mining/external/positives")
-        anchors, theirs, given = (column.to_numpy() for column in known.columns)
-        scored = IntegerLists.of(anchors, theirs, count)
-        given = np.append(given, np.nan)  # of a positive that no row names
+        anchors, positive_records, positive_scores = (column.to_numpy() for column in known.columns)
+        scored = IntegerLists.of(anchors, positive_records, count)
+        positive_scores = np.append(positive_scores, np.nan)  # for positives without a row
         records = guards.sections.record_keys[guards.sections.records]
-        others = dict(self.fates)
+        others = dict(self.outcomes)
         most = max(1, min(_BLOCK_ROWS * count // others.pop("candidate"), BLOCK_ANCHORS))
         for block in guards.blocks(start, most=most):
             bounds = {"start": block.start, "stop": block.stop}
@@ -231,7 +227,7 @@ class _Given(Scorer):
                 block,
                 top_of(
                     (owners[legal], documents[legal], scores[legal]),
-                    (positives, given[at]),
+                    (positives, positive_scores[at]),
                     job.depth,
                     matched=len(owners),
                     guarded=np.bincount(reasons[~legal], minlength=len(REASONS)),
@@ -252,25 +248,25 @@ def _numbers(guards: Guards) -> dict[str, pa.Table]:
         "documents": {"record_key": records[guards.documents], "document": guards.documents},
         "positives": {"record_key": owners, "positive": others},
     }
-    return {f"external_{name}": pa.table(of) for name, of in columns.items()}
+    return {f"external_{name}": pa.table(values) for name, values in columns.items()}
 
 
 def _checked(table: pa.Table, block: int, first: int) -> pa.Table:
-    """Return anchors, negatives and scores, that begin at row ``first``, of a block of a table."""
+    """Return anchors, negatives and scores of a block that begins at row ``first``."""
     if one_of((ROWS, LISTS), table.column_names, *_WHAT) == LISTS:
         table = _expanded(table, block)
     rows = typed(table, _KINDS, *_WHAT, first)
     usable = pc.less(pc.abs(rows["score"]), _MOST)  # false for NaN
     if (row := pc.index(usable, False).as_py()) >= 0:
         raise RecipeError(
-            f"add_negatives: row {first + row} has the score {rows['score'][row].as_py()}; give "
-            f"finite numbers"
+            f"add_negatives: row {first + row}: score {rows['score'][row].as_py()} is not finite; "
+            f"give finite numbers"
         )
     return rows
 
 
 def _expanded(table: pa.Table, first: int) -> pa.Table:
-    """Return a row per document where rows have an anchor with lists."""
+    """Return one row per document for rows with lists."""
     query, documents, scores = (table[name].combine_chunks() for name in LISTS)
     for name, column in ((LISTS[1], documents), (LISTS[2], scores)):
         if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
@@ -280,7 +276,7 @@ def _expanded(table: pa.Table, first: int) -> pa.Table:
         row = int(wrong[0])
         raise RecipeError(
             f"add_negatives: row {first + row} has {sizes[row]} document_ids and {others[row]} "
-            f"scores"
+            f"scores; give one score for each document"
         )
     rows = [query.take(pc.list_parent_indices(documents)), documents.flatten(), scores.flatten()]
     return pa.table(dict(zip(ROWS, rows, strict=True)))

@@ -2,11 +2,10 @@
 
 anchors, positives, documents of a recipe ─codes→ Guards ─a block of anchors→ excluded, allowed
 
-The law is that of drawing, from the same lists: a document is out if it is of the anchor's family,
-if each of its windows has a text that is excluded for the family or a known answer of the question,
-or if the recipe's strategy forbids it. Excluded documents are named one by one for each anchor, by
-lookups in flat lists: pairs are made block by block, so that a text that occurs ten thousand times
-costs its square for one block only.
+The law and its lists are the same as for drawing. A document is excluded if it is of the anchor's
+family, or if the recipe's strategy forbids it. It is also excluded if every window has a text that
+is excluded for the family or is a known answer of the question. Pairs are made block by block from
+flat lists, so a text with ten thousand copies costs its square for one block only.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _BLOCK_PAIRS = 4_000_000
 
 @dataclass(frozen=True, slots=True)
 class SectionTable:
-    """Sections by number, in the order of their record ids."""
+    """Number sections in the order of their record ids."""
 
     keys: Integers  # section key of every number
     records: Integers  # code of its record
@@ -40,7 +39,7 @@ class SectionTable:
 
     @classmethod
     def read(cls, database: Database, keys: Integers) -> SectionTable:
-        """Read some sections."""
+        """Read sections by key."""
         with database.registered(wanted=pa.table({"section_key": np.unique(keys)})):
             rows = database.table("mining/mine/sections")
         record_keys, records = np.unique(_integers(rows, "record_key"), return_inverse=True)
@@ -53,12 +52,12 @@ class SectionTable:
 
 
 class Guards:
-    """The guards of one recipe, source and split.
+    """Exclude illegal negatives for one recipe, source and split.
 
-    Anchors are gone through in the ``order`` of section keys, and those not in it last.
+    Anchors follow the ``order`` of section keys; anchors without a place in it come last.
 
     Attributes:
-        sections: Everything that is looked at: documents, anchors, positives.
+        sections: All sections: documents, anchors, positives.
         anchors: Number of every anchor section, in that order.
         documents: Numbers of the sections that may be negatives, ascending.
         positives: Numbers of the positives of every record, by its code.
@@ -85,7 +84,7 @@ class Guards:
         self.documents = np.unique(document)
         count = len(self.sections.record_keys)
         owners = np.searchsorted(self.sections.record_keys, _integers(positives, "record_key"))
-        # records that only provide positives of others have no code, nor anchors
+        # a record that only has positives of other records has no code and no anchors
         known = np.isin(_integers(positives, "record_key"), self.sections.record_keys)
         self.positives = IntegerLists.of(owners[known], positive[known], count)
         self._find_illegal(reader, compiled, anchors.take(first))
@@ -95,8 +94,8 @@ class Guards:
             (document, documents["bin"].to_numpy()),
             reader.list(compiled, "pairs"),
         )
-        for of, owners in self._illegal:
-            self._costs += of.lengths[owners]
+        for texts, owners in self._illegal:
+            self._costs += texts.lengths[owners]
 
     def blocks(self, start: int = 0, most: int | None = None) -> Iterator[slice]:
         """Yield ranges of anchors to process together, bounded by their pairs."""
@@ -112,23 +111,24 @@ class Guards:
         return self.positives.take(self.sections.records[self.anchors[block]])
 
     def exclude(self, block: slice) -> Excluded:
-        """Return what a block of anchors must not find."""
+        """Return the documents that a block of anchors must not find."""
         anchors = self.anchors[block]
-        texts = [of.take(owners[block]) for of, owners in self._illegal]
+        texts = [lists.take(owners[block]) for lists, owners in self._illegal]
         parts = [
             self._of_record.take(self.sections.records[anchors]),
             self._of_family.take(self._families[block]),
-            self._whole(self._labelled.take(self._families[block]).then(self._of_text)),
-            self._whole(merged(texts)[0].then(self._of_text)),
+            _complete(self._labelled.take(self._families[block]).then(self._of_text), self._texts),
+            _complete(merged(texts)[0].then(self._of_text), self._texts),
         ]
         classes = self._classes.take(np.arange(block.start, block.stop))
         strategy = classes.then(self._paired).then(self._bins)
         documents, reasons = merged([*parts, strategy] if self._forbids else parts)
-        allowed = None if self._forbids else self._allowed(strategy, block)
+        windows = self._classes.lengths[block]
+        allowed = None if self._forbids else _complete(strategy, self._bin_count, windows)
         return Excluded(documents, reasons.astype(np.uint8), allowed)
 
     def _find_illegal(self, reader: PoolReader, compiled: CompiledPool, anchors: pa.Table) -> None:
-        """Index documents by record, family and text, and texts by who must not draw them."""
+        """Index documents by record, family and text, and illegal texts by family and question."""
         windows, documents = reader.list(compiled, "negatives"), self.documents
         number = self.sections.numbers(_integers(windows, "section_key"))
         texts, text = np.unique(windows["text_hash"].to_numpy(), return_inverse=True)
@@ -139,14 +139,15 @@ class Guards:
             records[documents], documents, len(self.sections.record_keys)
         )
         families, self._families = np.unique(_integers(anchors, "family"), return_inverse=True)
-        of = places(families, _integers(windows, "family"))
-        self._of_family = IntegerLists.of(of[of >= 0], number[of >= 0], len(families))
+        family = places(families, _integers(windows, "family"))
+        known = family >= 0
+        self._of_family = IntegerLists.of(family[known], number[known], len(families))
         questions, question = np.unique(anchors["question"].to_numpy(), return_inverse=True)
 
-        def indexed(who: Any, what: Any, known: Integers) -> IntegerLists:
-            at, of = places(known, who), places(texts, what)
-            there = (at >= 0) & (of >= 0)
-            return IntegerLists.of(at[there], of[there], len(known))
+        def indexed(owners: Any, hashes: Any, known: Integers) -> IntegerLists:
+            owner, text = places(known, owners), places(texts, hashes)
+            is_here = (owner >= 0) & (text >= 0)
+            return IntegerLists.of(owner[is_here], text[is_here], len(known))
 
         excluded, answers = reader.illegal(compiled)
         self._illegal = [
@@ -156,16 +157,8 @@ class Guards:
         nobody = np.zeros(0, np.int64)
         self._labelled = IntegerLists.of(nobody, nobody, len(families))
         if compiled.relabelled:
-            who, what = (of.to_numpy() for of in reader.list(compiled, "labelled").columns)
-            self._labelled = indexed(who, what, families)
-
-    def _whole(self, found: IntegerLists) -> IntegerLists:
-        """Keep the documents that come once for each of their texts."""
-        width = max(len(self._texts), 1)
-        cells, counts = np.unique(found.owners() * width + found.values, return_counts=True)
-        owners, documents = np.divmod(cells, width)
-        whole = counts == self._texts[documents]
-        return IntegerLists.of(owners[whole], documents[whole], len(found))
+            owners, hashes = reader.list(compiled, "labelled").columns
+            self._labelled = indexed(owners.to_numpy(), hashes.to_numpy(), families)
 
     def _find_strategy(
         self,
@@ -178,13 +171,12 @@ class Guards:
         self._forbids = forbids
         classes, class_of = np.unique(anchors[1], return_inverse=True)
         bins, bin_of = np.unique(documents[1], return_inverse=True)
-        mine, theirs = pairs["class"].to_numpy(), pairs["bin"].to_numpy()
-        known = np.isin(mine, classes) & np.isin(theirs, bins)
-        self._paired = paired = IntegerLists.of(
-            np.searchsorted(classes, mine[known]),
-            np.searchsorted(bins, theirs[known]),
-            len(classes),
+        class_, bin_ = (
+            places(classes, pairs["class"].to_numpy()),
+            places(bins, pairs["bin"].to_numpy()),
         )
+        known = (class_ >= 0) & (bin_ >= 0)
+        self._paired = paired = IntegerLists.of(class_[known], bin_[known], len(classes))
         self._bins = IntegerLists.of(bin_of, documents[0], len(bins))
         self._bin_count = np.bincount(documents[0], minlength=len(self.sections.keys))
         row = np.empty(len(self.sections.keys), np.int64)
@@ -195,14 +187,16 @@ class Guards:
         self._costs = np.ones(len(self.anchors), np.int64)
         np.add.at(self._costs, self._classes.owners(), sizes[self._classes.values])
 
-    def _allowed(self, found: IntegerLists, block: slice) -> IntegerLists:
-        """Keep the documents all of whose windows may go with all windows of the anchor."""
-        owners, documents = found.owners(), found.values
-        cells, counts = np.unique(owners * len(self.sections.keys) + documents, return_counts=True)
-        owners, documents = np.divmod(cells, max(len(self.sections.keys), 1))
-        classes = self._classes.lengths[block]
-        whole = counts == self._bin_count[documents] * classes[owners]
-        return IntegerLists.of(owners[whole], documents[whole], len(found))
+
+def _complete(
+    found: IntegerLists, needed: Integers, factors: Integers | None = None
+) -> IntegerLists:
+    """Keep each document that comes as often as ``needed``, times the factor of its owner."""
+    width = max(len(needed), 1)
+    cells, counts = np.unique(found.owners() * width + found.values, return_counts=True)
+    owners, documents = np.divmod(cells, width)
+    is_complete = counts == needed[documents] * (1 if factors is None else factors[owners])
+    return IntegerLists.of(owners[is_complete], documents[is_complete], len(found))
 
 
 def _indexes(keys: Integers, wanted: Integers) -> Integers:

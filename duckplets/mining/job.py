@@ -1,6 +1,6 @@
-"""Mine one recipe, source and split: guards, a scorer, and the candidates that it keeps.
+"""Mine one recipe, source and split: guards, a scorer, and the stored candidates.
 
-recipe's pool ─Guards→ who may not be found ─Scorer→ the best of each anchor ─→ NAME.candidates/
+recipe's pool ─Guards→ excluded documents ─Scorer→ the best of each anchor ─→ NAME.candidates/
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ log = logging.getLogger("duckplets")
 
 MOST = 2048  # candidates of an anchor
 _CANDIDATE_BYTES = 5  # bytes on disk per candidate, about
-_MANY_MEGABYTES = 1000  # from which a warning comes first
+_MANY_MEGABYTES = 1000  # the size from which a warning is logged
 
 
 def own_name(name: str, argument: str) -> str:
-    """Return the name of a scorer, which is none that means something else."""
+    """Return the name of a scorer; refuse a name that ``by=`` reserves."""
     if name in (BM25, "random"):
-        raise RecipeError(f"{argument}={name!r}: by={name!r} means something else; give another")
+        raise RecipeError(f"{argument}={name!r}: by={name!r} is reserved; give another name")
     return name
 
 
-Searched = Generator[tuple[slice, TopDocuments], None, None]  # of every block of anchors
+Searched = Generator[tuple[slice, TopDocuments], None, None]  # a block of anchors and its result
 
 
 class Scorer(ABC):
-    """What ranks candidates, under a name of its own."""
+    """Rank candidates, under a name of its own."""
 
     name: str
 
     @abstractmethod
     def settings(self, job: Job) -> dict[str, Any]:
-        """Return what, besides records and recipe, its candidates follow from."""
+        """Return the settings that determine its candidates, together with records and recipe."""
 
     def order(self, job: Job) -> Integers | None:
-        """Return the section keys of anchors in the order to go through them, or None for any."""
+        """Return the section keys of anchors in the order to search them, or None for any order."""
         return None
 
     @abstractmethod
     def search(self, job: Job, guards: Guards, start: int) -> Searched:
-        """Yield the best documents of every block of anchors, from one on."""
+        """Yield every block of anchors from number ``start``, with the best documents."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,7 +87,7 @@ class Job:
 
     @property
     def ground(self) -> dict[str, str]:
-        """Source and split of the documents that are searched."""
+        """Source and split of the searched documents."""
         documents = self.kinds.documents.get(self.source)
         if documents is None:
             return {"source": self.source, "split": self.split}
@@ -95,11 +95,11 @@ class Job:
 
     @property
     def threads(self) -> int:
-        """How many threads may be used."""
+        """Number of threads of the database."""
         return int(self.database.run("mining/mine/threads")[0][0])
 
     def is_due(self, minings: Minings) -> bool:
-        """Return whether nothing was mined yet, or something else than would be mined now."""
+        """Return whether the stored mining is missing, damaged, stale or of other settings."""
         where = {"source": self.source, "split": self.split, "scorer": self.scorer.name}
         found = minings.found(self.recipe.name, **where)
         if not found or store.stale(self.database, found[-1], self.recipe, version=self.version):
@@ -110,17 +110,17 @@ class Job:
             found[-1].files(minings.folder)
         except DamagedFileError:
             return True
-        had = dict(found[-1].settings)
-        return had.pop("depth") < self.depth or had != self.scorer.settings(self)
+        stored = dict(found[-1].settings)
+        return stored.pop("depth") < self.depth or stored != self.scorer.settings(self)
 
     def guards(self) -> Guards:
-        """Return who may be found by whom."""
+        """Read the guards from the recipe's pool."""
         order, compiled = self.scorer.order(self), self._compiled()
         with PoolReader(self.database, [compiled]) as reader:
             return Guards(self.database, reader, compiled, order)
 
     def run(self, folder: ArtifactFolder) -> PairReport | str:
-        """Mine all anchors, or those an interrupted mining left."""
+        """Mine all remaining anchors; without anchors return the reason."""
         guards = self.guards()
         if len(guards.anchors) or self.recipe.mined:
             return self.mined(folder, guards)
@@ -129,7 +129,7 @@ class Job:
             return reader.why_empty(compiled)
 
     def mined(self, folder: ArtifactFolder, guards: Guards, *, fresh: bool = False) -> PairReport:
-        """Mine and report; with ``fresh`` an interrupted mining is not continued."""
+        """Mine and report; with ``fresh`` an interrupted mining starts again."""
         documents = self.kinds.documents.get(self.source, "")
         target = Mining(
             recipe=self.recipe.name,
@@ -147,27 +147,34 @@ class Job:
         opened = OpenMining(folder, target, fresh=fresh)
         resumed = opened.mining.done
         if resumed < target.anchors:
-            self._say(target, folder)
+            megabytes = target.anchors * self.depth * _CANDIDATE_BYTES / 1e6
+            log.log(
+                logging.WARNING if megabytes > _MANY_MEGABYTES else logging.INFO,
+                "recipe %r, source %r, split %r: %s, up to %d candidates each, at most about "
+                "%.1f MB in %s",
+                *(self.recipe.name, self.source, self.split, counted(target.anchors, "anchor")),
+                *(self.depth, megabytes, folder.path),
+            )
             searched = self.scorer.search(self, guards, resumed)
             try:
                 for block, found in searched:
                     keys, anchors = guards.sections.keys, guards.keys_of(block)
-                    rows = store.rows_of(keys, anchors, found)
-                    positives = store.positives_of(keys, anchors, found.positives)
+                    rows = store.candidate_table(keys, anchors, found)
+                    positives = store.positive_table(keys, anchors, found.positives)
                     opened.append(rows, positives, len(anchors), store.counts_of(found))
                     self.work.tell(block.stop, target.anchors)
             finally:
                 searched.close()
-                opened.keep()
+                opened.flush()
         is_whole = opened.mining.done == target.anchors
         return self._report(opened.finish() if is_whole else opened.mining, resumed)
 
     def _report(self, mining: Mining, resumed: int) -> PairReport:
-        """Return the report of what was mined, by the policy of the recipe."""
-        left = policy.outcomes(self.database, mining, self.policy)
+        """Apply the policy of the recipe to the candidates, and report."""
+        cuts = policy.outcomes(self.database, mining, self.policy)
         quantiles, unranked = policy.quantiles(self.database, mining)
         counts = {name: count for name, count in mining.counts.items() if name != "candidates"}
-        outcomes = {name: left.pop(name, 0) for name in ("full", "short", "none")}
+        outcomes = {name: cuts.pop(name, 0) for name in ("full", "short", "none")}
         return PairReport(
             recipe=mining.recipe,
             source=mining.source,
@@ -178,7 +185,7 @@ class Job:
             left=mining.anchors - mining.done,
             candidates=mining.candidates,
             outcomes={name: count for name, count in outcomes.items() if count},
-            counts=counts | left,
+            counts=counts | cuts,
             quantiles=quantiles,
             found=policy.found(self.database, mining),
             unranked=unranked,
@@ -188,18 +195,6 @@ class Job:
         )
 
     def _compiled(self) -> CompiledPool:
-        of = self.kinds.of(self.source)
         where: dict[str, Any] = {"source": self.source, "split": self.split}
-        mined = replace(self.recipe, by=self.scorer.name, consistent=None)
-        return compile_pool(mined, **where, version=self.version, **of)
-
-    def _say(self, target: Mining, folder: ArtifactFolder) -> None:
-        """Log how much it will be."""
-        megabytes = target.anchors * self.depth * _CANDIDATE_BYTES / 1e6
-        log.log(
-            logging.WARNING if megabytes > _MANY_MEGABYTES else logging.INFO,
-            "recipe %r, source %r, split %r: %s, up to %d candidates each, at most about "
-            "%.1f MB in %s",
-            *(self.recipe.name, self.source, self.split, counted(target.anchors, "anchor")),
-            *(self.depth, megabytes, folder.path),
-        )
+        where |= {"version": self.version, **self.kinds.of(self.source)}
+        return compile_pool(replace(self.recipe, by=self.scorer.name, consistent=None), **where)

@@ -1,10 +1,9 @@
 """Mine the candidates of recipes: for every anchor the documents that score highest.
 
-    recipes, sources, splits ─those due→ jobs ─each by a scorer→ NAME.candidates/ ─→ a report
+    recipes, sources, splits ─if due→ jobs ─scorer→ NAME.candidates/ ─→ a report
 
-Exact over the whole (source, split): the guards and the recipe's strategy act before the best are
-taken, so a small split still gets its full depth. Nothing is cut: where to cut is said by recipes
-and runs. The corpus is only read.
+The search covers the whole (source, split). Guards and strategy act before the best are taken, so
+a small split gets its full depth. Mining stores candidates uncut and only reads the corpus.
 """
 
 from __future__ import annotations
@@ -64,43 +63,41 @@ def mine(
 ) -> MiningReport:
     """Mine hard negatives, where they are missing or stale.
 
-    Samplers draw them from then on, unless they or a recipe say ``by="random"``; which of the
-    candidates is said by ``dp.Negatives``. They are kept in ``NAME.candidates`` beside the corpus,
-    which may itself be open to read only, also by runs. Interrupted, killed even, it goes on where
-    it was when called again.
+    Later samplers draw from them, unless a recipe or the sampler sets ``by="random"``. Choose the
+    cut with ``dp.Negatives`` when you open a run. Candidates are stored in ``NAME.candidates``
+    next to the corpus, so the corpus may be open read-only, also by runs. If a call is
+    interrupted or killed, the next call continues.
 
     Args:
-        recipe: A recipe or several, or names of them; by default every triplet recipe that a
-            sampler would draw, but for those that say ``by="random"`` or cannot be mined, as
-            those of strategy ``same_record``.
-        by: The scorer: ``bm25``; ``dp.Dense(…)`` for the cosine of vectors; or ``judged``, whose
-            candidates are the documents labelled 0 or less, with the label as score.
-        depth: How many candidates an anchor keeps, 1 to 2,048. What was mined deeper stays.
-        source: For this source only; by default for all.
-        split: For this split only; by default for all that have anchors.
-        terms: How text becomes terms from now on: stemmer, stop words. Indexes are then built
-            again.
+        recipe: One or more recipes, or their names. Default: every triplet recipe that a sampler
+            draws. Recipes with ``by="random"`` and recipes of strategy ``same_record`` are skipped.
+        by: The scorer. ``bm25``; ``dp.Dense(…)`` for the cosine of vectors; or ``judged``: the
+            candidates are the documents labelled 0 or less, and the label is the score.
+        depth: Number of candidates per anchor, 1 to 2,048. Deeper candidates stay.
+        source: Mine this source only. Default: all.
+        split: Mine this split only. Default: every split with anchors.
+        terms: Text analysis from now on: stemmer, stop words. Indexes are then built again.
         preset: ``crate`` for the recipes of a sampler with that preset.
-        query_tokens: How many of the anchor's first tokens are looked for, 1 to 100.
+        query_tokens: Number of the anchor's first tokens in the query, 1 to 100.
         scope: Search the whole ``pool``, or only the anchor's own ``shard`` of it.
-        shard_documents: Documents of a shard.
-        engine: What runs the work: None for this process, ``local:4`` for four processes of
-            this machine, ``dask://HOST:PORT`` for a cluster of Dask, or a
-            ``distributed.Client``. The result is the same.
-        progress: Called with anchors done and their number; True or False for a bar on
-            stderr or none, by default a bar if stderr is a terminal.
+        shard_documents: Number of documents in a shard.
+        engine: Where the work runs. None: this process; ``local:4``: four processes on this
+            machine; ``dask://HOST:PORT`` or a ``distributed.Client``: a Dask cluster. The result
+            is the same.
+        progress: A function of anchors done and their number; True or False for a bar on stderr
+            or none. Default: a bar if stderr is a terminal.
 
     Raises:
-        ExtensionError: Stemming needs DuckDB's fts extension, and it is not to be found.
+        ExtensionError: Stemming needs DuckDB's fts extension, and it is missing.
         RecipeError, SplitError: An argument is wrong, or there are no splits yet.
-        EngineError: The engine is none, cannot be reached, or fails.
+        EngineError: The engine is invalid, cannot be reached, or fails.
         QueryError: The folder of candidates cannot be written.
     """
     if by == JUDGED:
         where: dict[str, Any] = {"source": source, "split": split, "depth": depth}
         return judged(corpus, recipe, **where, progress=progress)
-    by_words = Bm25Scorer(query_tokens=query_tokens, scope=scope, shard_documents=shard_documents)
-    ranker = by_words if by == BM25 else by
+    bm25 = Bm25Scorer(query_tokens=query_tokens, scope=scope, shard_documents=shard_documents)
+    ranker = bm25 if by == BM25 else by
     if not isinstance(ranker, Scorer):
         raise RecipeError(f"by={by!r}: give 'bm25', 'judged', or dp.Dense('a set of vectors')")
     depth = checked("depth", depth, Annotated[int, Bounds(1, MOST)], RecipeError)
@@ -121,16 +118,16 @@ def mine(
         due = [job for job in jobs if job.is_due(minings)]
         if (
             database.read_only
-            and ranker is by_words
+            and ranker is bm25
             and any(index.stale(database, **job.ground) for job in due)
         ):
             database.run("mining/mine/own_index")
             stack.callback(database.run, "mining/mine/drop_own_index")
         done = [(job, job.run(folder)) for job in due]
         show(database)
-    mined = [(job, found) for job, found in done if isinstance(found, PairReport)]
+    mined = [(job, report) for job, report in done if isinstance(report, PairReport)]
     seconds = round(time.monotonic() - started, 3)
-    notes += [*_without_anchors(done), *_told(mined)]
+    notes += [*_without_anchors(done), *_warnings(mined)]
     for note in notes:
         log.warning("%s", note)
     pairs = tuple(pair for _, pair in mined)
@@ -144,42 +141,42 @@ def _wanted(
     split: str | None,
     preset: Preset | None,
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return recipe, source, split and version of all that is to be mined, with notes."""
+    """Return the arguments of each job (recipe, source, split, version), and notes."""
     version = records.current_version(database)
     if source is not None:
         recipe_store.check_source(database, source, version)
     chosen = [recipes] if isinstance(recipes, str | TripletRecipe) else recipes
     wanted: list[dict[str, Any]] = []
-    others: dict[str, str] = {}  # by name, why no sampler uses mined negatives for it
-    for of_split in splits.SPLITS if split is None else [splits.checked_split(split)]:
-        for found in recipe_store.resolve(
+    reasons: dict[str, str] = {}  # by recipe, why no sampler uses mined negatives for it
+    for split_name in splits.SPLITS if split is None else [splits.checked_split(split)]:
+        for resolved in recipe_store.resolve(
             database,
             chosen,
             kind="triplets",
-            split=of_split,
+            split=split_name,
             version=version,
             max_tokens=chunking_of(database)["max_tokens"],
             preset=preset,
         ):
-            for recipe in found.recipes:
-                if not isinstance(recipe, TripletRecipe) or source not in (None, found.source):
+            for recipe in resolved.recipes:
+                if not isinstance(recipe, TripletRecipe) or source not in (None, resolved.source):
                     continue
                 if why := _why_not(recipe):
-                    others[recipe.name] = why
+                    reasons[recipe.name] = why
                 if chosen or not why:
-                    where = {"source": found.source, "split": of_split, "version": version}
+                    where = {"source": resolved.source, "split": split_name, "version": version}
                     wanted.append({"recipe": recipe, **where})
     if chosen:
         return wanted, [
-            f"recipe {name!r} says itself that it draws at random, so no sampler will use these; "
-            f"leave its by out, or make it {BM25!r}"
-            for name, why in others.items()
+            f"recipe {name!r} has by='random', so no sampler will use these candidates; remove its "
+            f"by, or set it to {BM25!r}"
+            for name, why in reasons.items()
             if why == _RANDOM
         ]
     if wanted:
         return wanted, []
-    told = listed(f"{name} ({why})" for name, why in others.items())
-    return [], [f"nothing was mined: no recipe takes mined negatives: {told or 'there is none'}"]
+    skipped = listed(f"{name} ({why})" for name, why in reasons.items())
+    return [], [f"nothing was mined: no recipe takes mined negatives: {skipped or 'there is none'}"]
 
 
 _RANDOM = "by='random'"
@@ -191,45 +188,43 @@ def _why_not(recipe: TripletRecipe) -> str:
         return _RANDOM
     if not recipe.weight:
         return "weight 0"
-    if not recipe.minable:
-        return "its negatives are chosen already"
-    return ""
+    return "" if recipe.minable else "its negatives are chosen already"
 
 
 def _without_anchors(done: Sequence[tuple[Job, PairReport | str]]) -> Iterator[str]:
     """Yield why nothing was mined for recipes and sources without anchors in any split."""
-    found = defaultdict[tuple[str, str], list[PairReport | str]](list)
+    by_subject = defaultdict[tuple[str, str], list[PairReport | str]](list)
     for job, report in done:
-        found[job.recipe.name, job.source].append(report)
-    for reports in found.values():
+        by_subject[job.recipe.name, job.source].append(report)
+    for reports in by_subject.values():
         reasons = [why for why in reports if isinstance(why, str)]
         if len(reasons) == len(reports):
             yield next((why for why in reasons if not why.endswith(NO_RECORDS)), reasons[0])
 
 
-def _told(mined: Sequence[tuple[Job, PairReport]]) -> Iterator[str]:
-    """Yield what may be unexpected about what policies leave."""
+def _warnings(mined: Sequence[tuple[Job, PairReport]]) -> Iterator[str]:
+    """Yield warnings of unfinished minings, and of policies that cut much."""
     by_recipe = defaultdict[str, list[tuple[Job, PairReport]]](list)
     for job, pair in mined:
         by_recipe[pair.recipe].append((job, pair))
-        if wanting := pair.left:
+        if pair.left:
             yield (
                 f"recipe {pair.recipe!r}, source {pair.source!r}, split {pair.split!r}: "
-                f"{wanting:,} of {counted(pair.anchors + wanting, 'anchor')} are not done yet; the "
-                f"same call goes on, and nothing draws from these candidates before its end"
+                f"{pair.left:,} of {counted(pair.anchors + pair.left, 'anchor')} are not done yet; "
+                f"repeat the call to continue; runs draw from these candidates when all are done"
             )
-    for name, found in by_recipe.items():
-        report = MiningReport(pairs=tuple(pair for _, pair in found), seconds=0.0)
-        settings, what = found[0][0].policy, f"recipe {name!r}"
-        of_anchors, none = f"of {counted(report.anchors, 'anchor')}", report.outcomes.get("none", 0)
+    for name, jobs in by_recipe.items():
+        report = MiningReport(pairs=tuple(pair for _, pair in jobs), seconds=0.0)
+        policy, none = jobs[0][0].policy, report.outcomes.get("none", 0)
+        anchors = f"{none:,} of {counted(report.anchors, 'anchor')}"
         for margin in ("absolute_margin", "relative_margin"):
-            cut, candidates = report.counts.get(margin, 0), report.candidates
-            if 2 * cut > candidates:
+            cut = report.counts.get(margin, 0)
+            if 2 * cut > report.candidates:
                 yield (
-                    f"{what}: {margin}={getattr(settings, margin):g} cuts {cut:,} of "
-                    f"{candidates:,} candidates, and leaves {none:,} {of_anchors} without a "
-                    f"negative; leave it out, or give less"
+                    f"recipe {name!r}: {margin}={getattr(policy, margin):g} cuts {cut:,} of "
+                    f"{report.candidates:,} candidates, and {anchors} have no negative; remove it, "
+                    f"or give a smaller one"
                 )
         if none:
-            way = "is left out" if settings.when_short == "drop" else "draws at random"
-            yield f"{what}: {none:,} {of_anchors} are left without a candidate, and each {way}"
+            way = "is skipped" if policy.when_short == "drop" else "draws at random"
+            yield f"recipe {name!r}: {anchors} have no candidate, and each {way}"

@@ -1,4 +1,4 @@
-"""Pin a run to the minings that it draws from, so that later ones change nothing."""
+"""Pin a run to the minings that it draws from, so later minings do not change it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from duckplets.errors import StateMismatchError
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A mining by its number, with the digest of its candidates."""
+    """Name a mining by its number and the digest of its candidates."""
 
     mining: int
     digest: str
@@ -23,7 +23,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Pins:
-    """The minings of a run, by source, recipe and scorer."""
+    """Name the minings of a run, by source, recipe and scorer."""
 
     by_source: Mapping[str, Mapping[str, Mapping[str, Pin]]] = field(default_factory=dict)
 
@@ -44,24 +44,28 @@ class Pins:
 
     def without(self, sources: Collection[str]) -> Pins:
         """Return the minings of other sources."""
-        return Pins({name: of for name, of in self.by_source.items() if name not in sources})
+        return Pins({s: pins for s, pins in self.by_source.items() if s not in sources})
 
     def renewed(self, newest: Pins) -> Pins:
-        """Return the newest minings, where there are some, for the same recipes."""
-        every = self.by_source.items()
-        return Pins({s: {name: newest.of(s, name) or of[name] for name in of} for s, of in every})
+        """Return the newest minings for the same recipes; without one the old pin stays."""
+        return Pins(
+            {
+                source: {recipe: newest.of(source, recipe) or pins[recipe] for recipe in pins}
+                for source, pins in self.by_source.items()
+            }
+        )
 
     def digests(self) -> dict[str, dict[str, list[str]]]:
-        """Return what identifies the candidates, whatever their numbers."""
+        """Return the digests of the candidates, which do not depend on the minings' numbers."""
         return {
-            source: {name: [pin.digest for pin in of.values()] for name, of in recipes.items()}
+            source: {name: [pin.digest for pin in ps.values()] for name, ps in recipes.items()}
             for source, recipes in self.by_source.items()
         }
 
 
 @dataclass(frozen=True, slots=True)
 class InBatch:
-    """The scorer and margin by which texts are kept from a batch, and the minings with scores."""
+    """Hold the scorer and margin of ``in_batch_margin``, and the minings with scores."""
 
     scorer: str
     margin: float

@@ -1,4 +1,4 @@
-"""Reports of mining: what became of the anchors and documents of each recipe, source and split."""
+"""Reports of mining: counts of anchors and documents for each recipe, source and split."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _SHORT = ("short", "none")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairReport(Reported):
-    """What mining did for one recipe, source and split.
+    """Report the mining of one recipe, source and split.
 
     Attributes:
         recipe: Name of the recipe.
         source: Name of the source.
         split: The split.
-        scorer: What ranked candidates.
+        scorer: Name of the scorer.
         mining: Number of the mining, as in the view ``minings``.
-        anchors: Sections that negatives were looked for.
-        left: Those that still have to be, of a mining that is not whole.
-        candidates: Documents that were kept for them, before any cut.
-        outcomes: Anchors by what the policy of the recipe leaves: a ``full`` range, a ``short``
-            one, or ``none``.
-        counts: Documents that share a term with an anchor (or rows that were given), by what
-            became of them: excluded by a guard, beyond the depth, without a score as the function
-            ``failed``; and candidates, by the policy of the recipe: cut by a margin or a score, out
+        anchors: Anchor sections that were searched.
+        left: Anchor sections that an unfinished mining has not searched yet.
+        candidates: Documents that were stored for them, before any cut.
+        outcomes: Anchors by the range that the policy of the recipe gives them: ``full``,
+            ``short`` or ``none``.
+        counts: Outcomes of documents that share a term with an anchor, or of rows of a table:
+            excluded by a guard, beyond the depth, or ``failed`` (the function gave no score).
+            Outcomes of candidates under the policy of the recipe: cut by a margin or a score, out
             of the ``range``, ``kept``.
-        quantiles: Of ``negative_score``, ``positive_score`` and ``positive_rank``.
-        found: ``recall@10`` and ``recall@100``, the mean share of an anchor's positives within
-            these ranks, and ``mrr@10``, the mean of 1 / best rank, 0 beyond 10. Only legal
-            negatives rank before a positive. Empty where no positive is ranked.
-        unranked: Anchors whose positive has no rank, so that margins do not act: by BM25 one that
-            shares no term.
+        quantiles: Quantiles of ``negative_score``, ``positive_score`` and ``positive_rank``.
+        found: ``recall@10`` and ``recall@100``: the mean share of an anchor's positives within
+            these ranks. ``mrr@10``: the mean of 1 / best rank, 0 beyond 10. Only legal
+            negatives rank before a positive. Empty if no positive is ranked.
+        unranked: Anchors whose positive has no rank, so margins do not act. A positive without a
+            common term has no rank in BM25.
         searched: Documents that could be negatives.
-        resumed: Anchors that an interrupted mining had done before.
-        seconds: Time it took, that of the interrupted one included.
+        resumed: Anchors that an interrupted call had done before.
+        seconds: Time of mining, interrupted calls included.
     """
 
     recipe: str
@@ -71,12 +71,13 @@ class PairReport(Reported):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MiningReport(Reported):
-    """What ``Corpus.mine`` did.
+    """Report one call of ``Corpus.mine``.
 
     Attributes:
-        pairs: One for every recipe, source and split that was mined; none if all were current.
-        seconds: Wall time of all.
-        notes: What is to be known of them before they are used, one sentence each.
+        pairs: One report for every recipe, source and split that was mined; empty if all were
+            current.
+        seconds: Wall time of the call.
+        notes: Warnings to read before the candidates are used, one sentence each.
     """
 
     pairs: tuple[PairReport, ...] = field(default=())
@@ -89,27 +90,24 @@ class MiningReport(Reported):
         rows = [
             (
                 *(p.recipe, p.source, p.split, p.scorer, p.anchors, p.candidates, p.short),
-                *(
-                    None if (of := p.found.get(name)) is None else f"{of:.3f}"
-                    for name in _COLUMNS[7:]
-                ),
+                *(None if (v := p.found.get(n)) is None else f"{v:.3f}" for n in _COLUMNS[7:]),
             )
             for p in self.pairs
         ]
         removed = {n: count for n, count in self.counts.items() if count and n not in _WANTED}
         rate = f"{self.queries_per_second:,.0f} anchors a second"
         return "\n".join(
-            [*text_table(_COLUMNS, rows), f"{rate}; left out: {tallied(removed) or 'nothing'}"]
+            [*text_table(_COLUMNS, rows), f"{rate}; excluded: {tallied(removed) or 'nothing'}"]
         )
 
     @property
     def anchors(self) -> int:
-        """Sections that negatives were looked for."""
+        """Anchor sections that were searched."""
         return sum(pair.anchors for pair in self.pairs)
 
     @property
     def candidates(self) -> int:
-        """Documents that were kept, before any cut."""
+        """Documents that were stored, before any cut."""
         return sum(pair.candidates for pair in self.pairs)
 
     @property
@@ -119,23 +117,23 @@ class MiningReport(Reported):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Documents that share a term with an anchor, by what became of them."""
+        """Documents that share a term with an anchor, by outcome."""
         return _summed(pair.counts for pair in self.pairs)
 
     @property
     def outcomes(self) -> dict[str, int]:
-        """Anchors by what became of them."""
+        """Anchors by outcome."""
         return _summed(pair.outcomes for pair in self.pairs)
 
     @property
     def queries_per_second(self) -> float:
-        """Anchors done in this call, a second."""
+        """Anchors per second in this call."""
         done = sum(pair.anchors - pair.resumed for pair in self.pairs)
         return done / self.seconds if self.seconds else 0.0
 
 
-def _summed(every: Iterable[dict[str, int]]) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for counts in every:
-        found.update(counts)
-    return dict(found)
+def _summed(several: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for counts in several:
+        total.update(counts)
+    return dict(total)

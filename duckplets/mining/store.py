@@ -1,23 +1,21 @@
-"""Keep mined candidates uncut, in files of their own beside the corpus, and find them again.
+"""Store mined candidates uncut, in files next to the corpus, and find them again.
 
     blocks of anchors ─256k rows at a time→ NAME.candidates/part-….parquet ─named in→ mining-….json
                          every positive →  NAME.candidates/positives-….parquet ─┘
     manifests ─newest of each recipe, source, split, scorer→ Minings ─of a ground→ samplers, exports
 
-A mining is one (recipe, source, split, scorer); its key is its generation. It follows from the
-records as they were, from the recipe's selectors and strategy, and from settings. A later one takes
-its place for new runs, and its files stay for the runs that are pinned to it until the corpus is
-compacted. Its candidates belong to its ground: who may be a negative. Every recipe with the same
-ground draws from them, whatever its name, and judges them by its own law.
+A mining is one (recipe, source, split, scorer); its key counts up. Records, the recipe's selectors
+and strategy, and settings determine it. New runs use the newest. Older files stay for pinned runs
+until the corpus is compacted. The ground of a mining is the set of possible negatives. Every recipe
+with the same ground draws from its candidates, whatever its name, and applies its own law.
 
-Nothing is cut here. Every anchor keeps its best candidates to a depth, each row with the score and
-rank of the anchor's positive beside it, so that a policy is a filter over rows and another policy
-needs no mining (``policy``). Rows lie by anchor and rank: section keys and ranks as deltas, scores
-split by bytes, which takes 4.5 bytes a candidate on WordNet. An anchor without candidates has one
-row of rank 0.
+Every anchor keeps its best candidates to a depth. Each row repeats the score and rank of the
+anchor's positive, so a policy is a filter over rows (``policy``). Rows are sorted by anchor and
+rank. Keys and ranks are stored as deltas and scores split by bytes: 4.5 bytes a candidate on
+WordNet. An anchor without candidates has one row of rank 0.
 
-The corpus is only read, so a run may go on meanwhile. A part is written aside and named in the
-manifest in one step: what was killed goes on after the last part. One process mines at a time.
+The manifest names a part when its file is complete, so a killed mining continues after the last
+part. One process mines at a time.
 """
 
 from __future__ import annotations
@@ -78,9 +76,9 @@ POSITIVES = pa.schema(
     }
 )
 _FORMAT = 2
-_Of = Literal["file", "positives"]
+_Kind = Literal["file", "positives"]
 MANIFEST = "mining-{:06}.json"
-_PART_ROWS, _PART_SECONDS = 1 << 18, 20.0  # rows of a part, about: the loss of a kill
+_PART_ROWS, _PART_SECONDS = 1 << 18, 20.0  # size of a part: a kill loses at most this much
 _DRAWING = {  # fields of a recipe that do not affect legality
     *("kind", "name", "by", "negatives_from", "when_short", "weight", "share", "instruction"),
     *("per", "sources", "consistent"),
@@ -89,65 +87,65 @@ _DRAWING = {  # fields of a recipe that do not affect legality
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mining:
-    """What was mined for one recipe, source and split by one scorer, as its manifest has it."""
+    """Describe the mining of one recipe, source and split by one scorer, as in its manifest."""
 
-    key: int = 0  # its number, which counts up: its generation
+    key: int = 0  # its number, which counts up
     recipe: str
     source: str
-    documents: str = ""  # the source of documents that were searched; empty for its own records
+    documents: str = ""  # the source of searched documents; empty for its own records
     split: str
     scorer: str
-    definition: dict[str, Any]  # what of the recipe it follows from
-    settings: dict[str, Any]  # how candidates were looked for
-    content: str  # fingerprint of the records it was made from
+    definition: dict[str, Any]  # the recipe fields that determine it
+    settings: dict[str, Any]  # of the search
+    content: str  # fingerprint of its records
     corpus_version: int
     anchors: int  # sections
     searched: int  # documents that may be negatives
     parts: list[dict[str, Any]] = field(default_factory=list)  # file, anchors, candidates, sum
-    counts: dict[str, int] = field(default_factory=dict)  # what became of documents looked at
+    counts: dict[str, int] = field(default_factory=dict)  # documents by outcome
     seconds: float = 0.0
-    finished_at: str = ""  # UTC; empty while it is under way or was interrupted
+    finished_at: str = ""  # UTC; empty before the end
 
     @property
     def pair(self) -> tuple[str, str, str, str]:
-        """What it is of: later minings of the same take its place."""
+        """Its subject: a later mining of the same subject replaces it."""
         return self.recipe, self.source, self.split, self.scorer
 
     @property
     def candidates(self) -> int:
-        """How many there are, of all anchors."""
+        """Number of candidates of all anchors."""
         return sum(part["candidates"] for part in self.parts)
 
     @property
     def done(self) -> int:
-        """How many anchors were looked at so far."""
+        """Number of anchors that were searched so far."""
         return sum(part["anchors"] for part in self.parts)
 
     @property
     def digest(self) -> str:
-        """What identifies the candidates, however they are cut into parts."""
+        """Digest of the candidates; the division into parts does not change it."""
         total = sum(part["sum"] for part in self.parts) % (1 << 64)
         return f"{self.anchors:x}:{self.candidates:x}:{total:016x}"
 
-    def files(self, folder: ArtifactFolder, of: _Of = "file") -> list[str]:
+    def files(self, folder: ArtifactFolder, kind: _Kind = "file") -> list[str]:
         """Return the paths of its parts: candidates, or ``positives`` with score and rank."""
-        found = []
+        paths = []
         for part in self.parts:
-            entry = FileEntry(**part[of])
+            entry = FileEntry(**part[kind])
             path = inside(folder.path, entry.name, DamagedFileError)
             size = path.stat().st_size if path.is_file() else 0
             if size != entry.size:
                 raise damaged(path, f"it has {size:,} bytes instead of {entry.size:,}")
-            found.append(str(path))
-        return found
+            paths.append(str(path))
+        return paths
 
-    def follows_from(self) -> tuple[Any, ...]:
-        """Return all that its candidates follow from."""
+    def inputs(self) -> tuple[Any, ...]:
+        """Return everything that determines its candidates."""
         return (*self.pair, self.definition, self.settings, self.content, self.anchors)
 
 
 class Minings:
-    """The minings of a corpus as they are in its folder now."""
+    """Look up the minings in the folder of a corpus."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -171,40 +169,40 @@ class Minings:
         split: str | None = None,
         scorer: str | None = None,
     ) -> list[Mining]:
-        """Return those that new runs would use, stale ones included, by key."""
+        """Return the minings that new runs would use, stale ones included, by key."""
         wanted = (recipe, source, split, scorer)
         return [
             mining
             for mining in self._newest
-            if all(of in (None, own) for of, own in zip(wanted, mining.pair, strict=True))
+            if all(want in (None, own) for want, own in zip(wanted, mining.pair, strict=True))
         ]
 
     def serving(self, recipe: Recipe, source: str, split: str) -> dict[str, Mining]:
         """Return the mining that a recipe draws from, by scorer, the newest last."""
-        there = self._places.get((source, split), [])
-        if not there or not isinstance(recipe, TripletRecipe):
+        here = self._places.get((source, split), [])
+        if not here or not isinstance(recipe, TripletRecipe):
             return {}
         ground = _ground(definition_of(recipe))
-        alike = [of for of in there if _ground(of.definition) == ground]
-        several = defaultdict[str, list[Mining]](list)
-        for of in alike or [of for of in there if of.recipe == recipe.name]:
-            several[of.scorer].append(of)
-        found = (self._fullest(recipe, of) for of in several.values())
-        return {of.scorer: of for of in sorted(found, key=lambda mining: mining.key)}
+        same = [mining for mining in here if _ground(mining.definition) == ground]
+        by_scorer = defaultdict[str, list[Mining]](list)
+        for mining in same or [mining for mining in here if mining.recipe == recipe.name]:
+            by_scorer[mining.scorer].append(mining)
+        fullest = (self._fullest(recipe, minings) for minings in by_scorer.values())
+        return {mining.scorer: mining for mining in sorted(fullest, key=lambda m: m.key)}
 
     def _fullest(self, recipe: TripletRecipe, minings: Sequence[Mining]) -> Mining:
         """Return the mining with most anchors of a recipe, then the newest."""
         own = definition_of(recipe)
-        same = [of for of in minings if of.definition == own]
-        same = same or [of for of in minings if of.definition["anchor"] == own["anchor"]]
+        same = [mining for mining in minings if mining.definition == own]
+        same = same or [m for m in minings if m.definition["anchor"] == own["anchor"]]
         if len(minings) == 1 or same:
             return (same or minings)[-1]
         where: dict[str, Any] = {"source": minings[0].source, "split": minings[0].split}
         where["version"] = records.current_version(self._database)
         anchors = compile_pool(TextRecipe("anchors", recipe.anchor), **where)
-        asked = self._database.arrow(*anchors.statement("anchors", staged=False))
+        sections = self._database.arrow(*anchors.statement("anchors", staged=False))
         covered = list[int]()
-        with self._database.registered(asked=asked):
+        with self._database.registered(wanted=sections):
             for mining in minings:
                 files = {"files": mining.files(self.folder)}
                 rows = self._database.run("mining/store/covered", files) if mining.parts else [(0,)]
@@ -214,7 +212,7 @@ class Minings:
     def drawn_by(
         self, recipe: Recipe, source: str | None = None, split: str | None = None
     ) -> list[Mining]:
-        """Return those that a recipe draws from, of all sources and splits or of one."""
+        """Return the minings that a recipe draws from, of all sources and splits or of one."""
         return [
             mining
             for place in self._places
@@ -223,7 +221,7 @@ class Minings:
         ]
 
     def as_drawn(self, recipe: Recipe, source: str, split: str) -> Recipe:
-        """Return a recipe as a new run draws it of a source; see ``as_drawn``."""
+        """Return a recipe with the scorer that a new run uses for a source; see ``as_drawn``."""
         return as_drawn(recipe, next(reversed(self.serving(recipe, source, split)), None))
 
     def ranking(
@@ -236,27 +234,24 @@ class Minings:
         allow_stale: bool = False,
     ) -> Mining:
         """Return the mining that ranks the positives of a recipe with a consistency filter."""
-        if (asked := recipe.consistent) is None:
+        if (filtered := recipe.consistent) is None:
             raise AssertionError(recipe)
-        found = self.serving(recipe, source, split).get(asked.scorer)
+        scorer = filtered.scorer
+        found = self.serving(recipe, source, split).get(scorer)
         if found is None:
             own = definition_of(recipe)
-            pair = [own["anchor"], own["positive"]]
-            there = [
-                of for of in self._places.get((source, split), []) if of.scorer == asked.scorer
-            ]
-            alike = [
-                of for of in there if [of.definition[n] for n in ("anchor", "positive")] == pair
-            ]
-            found = alike[-1] if alike else None
-        what = f"consistent={asked.scorer!r}: source {source!r}, split {split!r}"
+            for mining in self._places.get((source, split), []):
+                is_same = all(mining.definition[n] == own[n] for n in ("anchor", "positive"))
+                if mining.scorer == scorer and is_same:
+                    found = mining
+        what = f"consistent={scorer!r}: source {source!r}, split {split!r}"
         command = mine_command(self._database, recipe.name)
         if found is None:
             if self.damaged:
                 raise self.damaged[0]
             raise StateMismatchError(
                 f"{what}: it has not ranked the positives of recipe {recipe.name!r}; call "
-                f"corpus.mine({recipe.name!r}, by=…), or run: {command} --by {asked.scorer}"
+                f"corpus.mine({recipe.name!r}, by=…), or run: {command} --by {scorer}"
             )
         if not allow_stale and (why := stale(self._database, found, None, version=version)):
             raise StateMismatchError(
@@ -265,11 +260,11 @@ class Minings:
         return found
 
     def ranks(self, mining: Mining) -> Ranked:
-        """Return what a pool reads the ranks of positives from."""
+        """Return the files with the ranks of positives, for a pool."""
         return Ranked(mining.key, tuple(mining.files(self.folder, "positives")))
 
     def ranks_of(self, recipe: Recipe, **where: Any) -> Ranked | None:
-        """Return the ranks that a recipe's filter reads, by ``ranking``; None without a filter."""
+        """Return the ranks for a recipe's consistency filter, or None without a filter."""
         if not isinstance(recipe, TripletRecipe) or recipe.consistent is None:
             return None
         return self.ranks(self.ranking(recipe, **where))
@@ -294,25 +289,25 @@ class Minings:
         allow_stale: bool = False,
         instead: str = "",
     ) -> Mining:
-        """Return the mining that a new run of a recipe draws from, of a scorer or the newest."""
-        every = self.serving(recipe, source, split)
+        """Return the mining that a new run of a recipe draws from: its scorer's, or the newest."""
+        minings = self.serving(recipe, source, split)
         what = f"recipe {recipe.name!r}, source {source!r}, split {split!r}"
         command = mine_command(self._database, recipe.name)
         way = f"call corpus.mine({recipe.name!r}), or run: {command}"
-        if scorer is None and len(every) > 1:
-            first, *_ = names = sorted(every)
+        if scorer is None and len(minings) > 1:
+            first, *_ = names = sorted(minings)
             even = {name: round(1 / len(names), 3) for name in names}
             raise StateMismatchError(
-                f"{what}: candidates are there by {listed(names)}; say which to draw: "
+                f"{what}: {listed(names)} have candidates; choose one: "
                 f"negatives=dp.Negatives(by={first!r}), or by={even}"
             )
-        mining = next(iter(every.values()), None) if scorer is None else every.get(scorer)
+        mining = next(iter(minings.values()), None) if scorer is None else minings.get(scorer)
         if mining is None:
             if self.damaged:
                 raise self.damaged[0]
             why = "no negatives have been mined yet"
-            if every and scorer is not None:
-                why = no_scorer(scorer, every)
+            if minings and scorer is not None:
+                why = no_scorer(scorer, minings)
             raise StateMismatchError(f"{what}: {why}; {way}")
         reason = stale(self._database, mining, recipe, version=version)
         if reason and not allow_stale:
@@ -323,24 +318,24 @@ class Minings:
 
 
 def _read(folder: ArtifactFolder) -> tuple[list[Mining], list[DamagedFileError]]:
-    """Return all minings, also those that are not finished, by key, and damaged manifests."""
-    found, damaged = list[Mining](), list[DamagedFileError]()
+    """Return all minings by key, also unfinished ones, and the errors of damaged manifests."""
+    minings, errors = list[Mining](), list[DamagedFileError]()
     for name in folder.manifests():
         try:
-            if (told := folder.read(name)) is not None:
-                found.append(Mining(**told))
+            if (manifest := folder.read(name)) is not None:
+                minings.append(Mining(**manifest))
         except DamagedFileError as error:
-            damaged.append(error)
-    return found, damaged
+            errors.append(error)
+    return minings, errors
 
 
 def folder_of(database: Database) -> ArtifactFolder:
-    """Return where the candidates of a corpus are, which need not be there."""
+    """Return the folder of a corpus's candidates, which may not exist."""
     return folder_at(Path(str(database.path)))
 
 
 def folder_at(corpus: Path) -> ArtifactFolder:
-    """Return where the candidates of a corpus at a path are, which need not be there."""
+    """Return the folder of the candidates of the corpus at a path, which may not exist."""
     path = files.beside(corpus, files.CANDIDATES).absolute()
     return ArtifactFolder(path, "mined candidates", r"mining-[0-9]{6,}\.json", _FORMAT)
 
@@ -361,8 +356,8 @@ def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, v
     where = mining.source, mining.documents, mining.split
     if mining.content != content(database, *where, version):
         return (
-            f"records have changed, or how they are cleaned, since corpus version "
-            f"{mining.corpus_version}"
+            f"records have changed since corpus version {mining.corpus_version}, or their cleaning "
+            f"has"
         )
     if recipe is None:
         return ""
@@ -372,12 +367,12 @@ def stale(database: Database, mining: Mining, recipe: TripletRecipe | None, *, v
 
 
 def definition_of(recipe: TripletRecipe) -> dict[str, Any]:
-    """Return what of a recipe decides who may be a negative of whom."""
+    """Return the recipe fields that determine legal negatives."""
     return {name: value for name, value in to_dict(recipe).items() if name not in _DRAWING}
 
 
 def _ground(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a definition decides who may be a negative, whatever the anchor."""
+    """Return the fields of a definition that determine the documents, whatever the anchor."""
     found = {name: definition.get(name) for name in ("negative", "strategy")}
     is_plain = found["strategy"] == "question_answer_mismatch"
     return found | ({"strategy": "other_record"} if is_plain else {})
@@ -386,7 +381,7 @@ def _ground(definition: Mapping[str, Any]) -> dict[str, Any]:
 def as_drawn(
     recipe: Recipe, scorer: str | None, policy: Callable[[str], Mined | None] | None = None
 ) -> Recipe:
-    """Return a recipe that leaves its negatives open, or is mined, as a run draws it."""
+    """Return a recipe with the scorer and policy of a run, where the recipe sets none."""
     if scorer is None or not isinstance(recipe, TripletRecipe):
         return recipe
     is_open = recipe.by is None and recipe.minable
@@ -400,7 +395,7 @@ def as_drawn(
 
 @contextmanager
 def writing(database: Database) -> Iterator[ArtifactFolder]:
-    """Hold the right to write candidates, which one process has at a time."""
+    """Lock the folder of candidates for writing, one process at a time."""
     folder = folder_of(database)
     try:
         with folder.locked():
@@ -409,50 +404,50 @@ def writing(database: Database) -> Iterator[ArtifactFolder]:
     except OSError as error:
         where = error.filename or folder.path
         raise QueryError(
-            f"mining cannot write its candidates to {where}: {error.strerror or error}; what was "
-            f"mined so far is kept, and mining again goes on from there"
+            f"mining cannot write to {where}: {error.strerror or error}; finished "
+            f"parts are stored, and the next call continues after them"
         ) from error
 
 
 class OpenMining:
-    """A mining that is being written: begun or continued, part by part, finished."""
+    """Write a mining part by part: start or continue it, and finish it."""
 
     def __init__(self, folder: ArtifactFolder, target: Mining, *, fresh: bool = False) -> None:
-        self._folder, self._rows = folder, list[pa.Table]()  # that are not written yet
+        self._folder, self._rows = folder, list[pa.Table]()  # not written yet
         self._positives = list[pa.Table]()
-        self._anchors, self._since = 0, time.monotonic()  # of these; the last part
+        self._anchors, self._since = 0, time.monotonic()  # of these rows; of the last part
         last = max((int(name[7:-5]) for name in folder.manifests()), default=0)
         self.mining = replace(target, key=last + 1)
-        for found in _read(folder)[0]:
-            if found.pair != target.pair or found.finished_at:
+        for stored in _read(folder)[0]:
+            if stored.pair != target.pair or stored.finished_at:
                 continue
-            if found.follows_from() == target.follows_from() and not fresh:
-                self.mining = found
+            if stored.inputs() == target.inputs() and not fresh:
+                self.mining = stored
             else:
-                (folder.path / MANIFEST.format(found.key)).unlink()
+                (folder.path / MANIFEST.format(stored.key)).unlink()
         if self.mining.key > last:
-            self._tell()
+            self._write_manifest()
         self._counts = Counter(self.mining.counts)
 
     def append(
         self, rows: pa.Table, positives: pa.Table, anchors: int, counts: Mapping[str, int]
     ) -> None:
-        """Add the rows of the next anchors, and what became of documents."""
+        """Add the rows of the next anchors, and counts of documents by outcome."""
         self._rows.append(rows)
         self._positives.append(positives)
         self._anchors += anchors
         self._counts.update(counts)
         late = time.monotonic() - self._since > _PART_SECONDS
         if late or sum(table.num_rows for table in self._rows) >= _PART_ROWS:
-            self.keep()
+            self.flush()
 
-    def keep(self) -> None:
-        """Write what is waiting, so that a later call goes on after it."""
+    def flush(self) -> None:
+        """Write the waiting rows as a part, so that a later call continues after it."""
         if not self._rows:
             return
         rows, anchors = pa.concat_tables(self._rows).cast(SCHEMA).combine_chunks(), self._anchors
         positives = pa.concat_tables(self._positives)
-        # what fails now is not written by a second call
+        # a second call does not write rows whose write failed
         self._rows, self._positives, self._anchors = [], [], 0
         part = {
             "file": self._written("part", rows, use_dictionary=_REPEATED, column_encoding=_ENCODED),
@@ -463,7 +458,7 @@ class OpenMining:
         }
         parts = [*self.mining.parts, part]
         self.mining = replace(self.mining, parts=parts, counts=dict(self._counts))
-        self._tell()
+        self._write_manifest()
 
     def _written(self, kind: str, rows: pa.Table, **options: Any) -> dict[str, Any]:
         """Write rows to a new file, and return its entry."""
@@ -477,26 +472,26 @@ class OpenMining:
         return asdict(FileEntry.of(path))
 
     def finish(self) -> Mining:
-        """Keep what is left; from now on new runs draw from it."""
-        self.keep()
+        """Write the last part; new runs draw from the mining from now on."""
+        self.flush()
         now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
         self.mining = replace(self.mining, finished_at=now)
-        self._tell()
+        self._write_manifest()
         return self.mining
 
-    def _tell(self) -> None:
+    def _write_manifest(self) -> None:
         seconds = self.mining.seconds + time.monotonic() - self._since
         self.mining, self._since = replace(self.mining, seconds=round(seconds, 3)), time.monotonic()
         self._folder.write(MANIFEST.format(self.mining.key), asdict(self.mining))
 
 
-def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
-    """Return the candidates of anchors, given by section key; ``keys``: of documents by number."""
+def candidate_table(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
+    """Return the candidates of anchors (section keys); ``keys`` are the documents' section keys."""
     counts = np.bincount(found.owners, minlength=len(anchors))
-    none = np.flatnonzero(counts == 0)  # one row says that there are none
+    none = np.flatnonzero(counts == 0)  # these anchors get one row of rank 0
     at = np.searchsorted(found.owners, none)
     owners = np.insert(found.owners, at, none)
-    lowest, ranks = (of[owners] for of in found.positives.lowest(len(anchors)))
+    lowest, ranks = (values[owners] for values in found.positives.lowest(len(anchors)))
     columns = {
         "anchor_section_key": anchors[owners],
         "rank": np.insert(turns(found.owners) + 1, at, 0).astype(np.int32),
@@ -508,8 +503,8 @@ def rows_of(keys: Integers, anchors: Integers, found: TopDocuments) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
-def positives_of(keys: Integers, anchors: Integers, found: RankedPositives) -> pa.Table:
-    """Return the positives of anchors, with score and rank; null where they are not ranked."""
+def positive_table(keys: Integers, anchors: Integers, found: RankedPositives) -> pa.Table:
+    """Return the positives of anchors, with score and rank; null if they are not ranked."""
     columns = {
         "anchor_section_key": anchors[found.owners],
         "positive_section_key": keys[found.documents],
@@ -520,13 +515,13 @@ def positives_of(keys: Integers, anchors: Integers, found: RankedPositives) -> p
 
 
 def counts_of(found: TopDocuments) -> dict[str, int]:
-    """Return what became of the documents that were looked at; the values add up to them."""
-    counts, kept = found.guarded.tolist(), len(found.documents)
-    left = {"beyond depth": int(found.matched) - sum(counts) - kept, "candidates": kept}
+    """Count the documents by outcome; the values add up to all of them."""
+    counts, stored = found.guarded.tolist(), len(found.documents)
+    others = {"beyond depth": int(found.matched) - sum(counts) - stored, "candidates": stored}
     guarded = dict(zip(REASONS, counts, strict=True))
-    if not guarded["labelled"]:  # of most corpora nothing is
+    if not guarded["labelled"]:  # most corpora have no labels
         del guarded["labelled"]
-    return guarded | found.others | left
+    return guarded | found.others | others
 
 
 def _sum(rows: pa.Table) -> int:

@@ -1,4 +1,4 @@
-"""Show what was mined in SQL: views over the files beside the corpus, which follow from them."""
+"""Show mined candidates in SQL: views over the files next to the corpus."""
 
 from __future__ import annotations
 
@@ -12,49 +12,48 @@ from duckplets.db.queries import literal, query
 from duckplets.errors import DamagedFileError
 from duckplets.mining.store import MANIFEST, Minings, writing
 
-_OF_CANDIDATES = "All that was mined, before any cut, best first"
+_CANDIDATES = "All mined candidates, before any cut, best first"
 
 
 def keep_only(database: Database, pinned: Collection[int]) -> int:
-    """Forget minings that no run draws from, nor would; return how many."""
+    """Delete minings that no saved or new run draws from; return their number."""
     minings = Minings(database)
     if not minings.finished:
         return 0
-    kept = {mining.key for mining in minings.found()} | {*pinned}
-    gone = [key for key in minings.finished if key not in kept]
+    used = {mining.key for mining in minings.found()} | {*pinned}
+    unused = [key for key in minings.finished if key not in used]
     with writing(database) as folder:
-        for key in gone:
+        for key in unused:
             (folder.path / MANIFEST.format(key)).unlink(missing_ok=True)
         folder.sweep()
     show(database)
-    return len(gone)
+    return len(unused)
 
 
 def show(database: Database) -> None:
-    """Let the views of mined candidates and positives have what is current."""
+    """Update the views of mined candidates and positives."""
     minings = Minings(database)
     if not any(minings.folder.manifests()) and not database.run("mining/store/is_any_shown")[0][0]:
         return
-    told, parts, positives = [], list[str](), list[str]()
+    rows, parts, positives = [], list[str](), list[str]()
     for mining in minings.found():
         try:
             mining.files(minings.folder)
             mining.files(minings.folder, "positives")
         except DamagedFileError:
             continue
-        names, others = (
-            [part[of]["name"] for part in mining.parts] for of in ("file", "positives")
-        )
+        names = [part["file"]["name"] for part in mining.parts]
+        others = [part["positives"]["name"] for part in mining.parts]
         shown = {"candidates": mining.candidates, "files": names, "positive_files": others}
-        told.append(asdict(mining) | shown)
+        rows.append(asdict(mining) | shown)
         parts += names
         positives += others
     folder = minings.folder.path.name + "/"
-    texts = [_filled("mining/store/minings", minings=json.dumps(told, ensure_ascii=False))]
+    texts = [_filled("mining/store/minings", minings=json.dumps(rows, ensure_ascii=False))]
     if parts:
         texts.append(_filled("mining/store/candidates", folder=folder, parts=json.dumps(parts)))
-        asked = {"folder": folder, "positives": json.dumps(positives)}
-        texts.append(_filled("mining/store/mined_positives", **asked))
+        values = {"folder": folder, "positives": json.dumps(positives)}
+        texts.append(_filled("mining/store/mined_positives", **values))
     else:
         texts += [query("mining/store/no_candidates"), query("mining/store/no_positives")]
     if database.read_only:
@@ -66,8 +65,8 @@ def show(database: Database) -> None:
         return
     with database.transaction():
         columns = database.run("mining/store/columns")
-        known_by = f"{_OF_CANDIDATES} ({digest})"
-        for text in [*texts, _filled("mining/store/known_by", digest=known_by)]:
+        comments = _filled("mining/store/known_by", digest=f"{_CANDIDATES} ({digest})")
+        for text in [*texts, comments]:
             database.rows(text)
         for view, name, comment in columns:
             text = _filled("mining/store/column", comment=comment)
@@ -75,7 +74,7 @@ def show(database: Database) -> None:
 
 
 def _filled(name: str, **values: str) -> str:
-    """Return a statement with its values filled in."""
+    """Return a statement with literal values; a view takes no parameters."""
     text = query(name)
     for parameter, value in values.items():
         text = text.replace(f"${parameter}", literal(value))

@@ -1,12 +1,12 @@
-"""A pool in memory: the rows of its statement as flat arrays of keys and text hashes.
+"""Hold a pool in memory: the rows of its statement as flat arrays of keys and text hashes.
 
-Chunks are indexed by ranges, so that planning is arithmetic, and no text is needed. Texts that
-an anchor must not draw are listed only where another family has them, too.
+Chunks are indexed by ranges, so planning is arithmetic and needs no text. Forbidden texts of an
+anchor are listed only if another family has them too.
 
-SQL has ensured that every anchor has enough legal negatives; a negative drawn for it, at random,
-mined or from its own record, is judged here by the same law (``sql/pools``). A negative is of
-another family than the anchor; its text is not in the sample, not excluded for the family and no
-known answer of the anchor's question; and the strategy lets the anchor's class draw it.
+SQL ensures that every anchor has enough legal negatives. The same law (``sql/pools``) checks each
+drawn negative here. It is of another family than the anchor, and the strategy lets the anchor's
+class draw it. Its text differs from the sample's texts, from the excluded texts of the family and
+from the known answers of the anchor's question.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KEYS = ("chunk_key", "record_key", "family")
 
 
 def rows_of(table: pa.Table) -> Rows:
-    """Return the rows of a table, keys in four bytes where these hold them."""
+    """Return the rows of a table, with keys in four bytes if they fit."""
     rows = {}
     for name in table.column_names:
         rows[name] = column = table[name].to_numpy()
@@ -49,23 +49,23 @@ def rows_of(table: pa.Table) -> Rows:
 
 
 def some_rows(rows: Rows, which: Flags | Integers | slice) -> Rows:
-    """Return some of the rows."""
+    """Return the rows at a mask, indices or a slice."""
     return {name: column[which] for name, column in rows.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Anchors:
-    """The chunks of a pool, grouped into its anchors."""
+    """Hold the chunks of a pool, grouped into its anchors."""
 
     chunks: Keys  # of every chunk, by version, id hash and chunk
     hashes: Words  # text hash of every chunk
     classes: Integers  # row of ``PoolNegatives.firsts`` of every chunk
     records: Keys  # of the record of every anchor
-    ids: Words  # id hash of the record of every anchor, on which draws depend
+    ids: Words  # id hash of the record of every anchor, for draws
     starts: Integers  # first chunk of every anchor, and the end of the last
-    families: Keys | None = None  # of every anchor; None where each is its record
-    questions: Words | None = None  # of every chunk, where several families ask some
-    # Of anchors that are pairs: how many their record has, and the number of each.
+    families: Keys | None = None  # of every anchor; None if each record is its own family
+    questions: Words | None = None  # of every chunk, if several families share one
+    # For anchors that are pairs: the number of pairs of the record, and the place of each.
     turns: tuple[Integers, Integers] | None = None
 
     def __len__(self) -> int:
@@ -78,17 +78,17 @@ class Anchors:
 
 @dataclass(frozen=True, slots=True)
 class Banned:
-    """Positives that an anchor chunk must not take, by its text or by labels: a group."""
+    """List the positives that an anchor chunk must not take, by its text or by labels: a group."""
 
     firsts: Integers  # first entry of each anchor chunk's group
     counts: Integers  # positives in the group; 0 for most anchor chunks
-    # For each positive of a group how many of the record's others stand before it, as
-    # ``first * span + number``: ascending throughout.
+    # The number of allowed positives before each banned one, as ``first * span + number``;
+    # ascending throughout.
     passed: Integers
     span: int  # greater than any number of positives of a record
 
     def skipped(self, anchor_at: Integers, ranks: Integers) -> Integers:
-        """Return how many banned positives precede the allowed ones numbered ``ranks``."""
+        """Return the number of banned positives before the allowed ones numbered ``ranks``."""
         firsts = self.firsts[anchor_at]
         upto = np.searchsorted(self.passed, firsts * self.span + ranks, side="right")
         skipped: Integers = np.minimum(upto - firsts, self.counts[anchor_at])
@@ -97,30 +97,29 @@ class Banned:
 
 @dataclass(frozen=True, slots=True)
 class Positives:
-    """The chunks of positives, and which of them each anchor chunk must not take."""
+    """Hold the chunks of positives, and the banned ones of each anchor chunk."""
 
     chunks: Keys  # of every chunk, by the anchor's record and chunk
     hashes: Words  # text hash of every chunk
     starts: Integers  # first chunk for every anchor
     counts: Integers  # number of chunks for every anchor
-    banned: Banned | None  # those that some anchor chunks must not take
-    questions: Words | None = None  # of every chunk, where swapped samples must look
+    banned: Banned | None
+    questions: Words | None = None  # of every chunk, for swapped samples
 
 
 @dataclass(frozen=True, slots=True)
 class NegativeRequests(ArrayRecord):
-    """Samples of a stream that need negatives: shape (samples,) each."""
+    """Hold the samples of a stream that need negatives: shape (samples,) each."""
 
     index: Integers  # number of the sample in its stream
     classes: Integers  # class of the anchor: row of ``PoolNegatives.firsts``
-    ids: Words | None  # id hash of the anchor's record, where its own negatives are drawn
+    ids: Words | None  # id hash of the anchor's record, for its own negatives
     families: Keys  # family of the anchor
-    questions: Words | None  # its question, if some are asked by several families
-    swapped: Words | None  # the question of its positive, if they change places and some are shared
+    questions: Words | None  # its question, if several families share one
+    swapped: Words | None  # the question of its positive, if swapped and several families share one
     hashes: Words  # text hashes of the samples so far: shape (slots, samples)
     anchor_at: Integers  # index of the anchor chunk in the pool
-    # visits of the anchor before; for mined negatives, of that chunk's section
-    visits: Integers
+    visits: Integers  # earlier visits of the anchor; for mined negatives, of the chunk's section
     period: Integers  # visits after which an anchor's chunks and positives repeat
     samplers: Integers  # number of the stream's negative sampler for each
 
@@ -131,7 +130,7 @@ class NegativeRequests(ArrayRecord):
 
 @dataclass(frozen=True)
 class PoolNegatives:
-    """The chunks of negatives, by unit (the chunks of a record in a bin) and class."""
+    """Hold the chunks of negatives, by unit (the chunks of a record in a bin) and class."""
 
     chunks: Keys  # of every chunk, by bin, version, id hash and chunk
     hashes: Words  # text hash of every chunk
@@ -140,33 +139,33 @@ class PoolNegatives:
     firsts: Integers  # for every class its first range, and the end of the last
     lows: Integers  # first unit of every range
     sums: Integers  # units in all earlier ranges, and in all
-    # Sorted hashes, of texts that are negatives and that several families have:
-    excluded: Words  # of (family, text): written like an anchor or positive of the family
-    known: Words  # of (question, text): an answer of the question
-    known_swapped: Words  # of (question of a positive, text): an anchor with that positive
-    own: bool = False  # whether they are of the anchor's own record, whose family plays no part
+    # Sorted hashes of negative texts that several families have:
+    excluded: Words  # (family, text): written like an anchor or positive of the family
+    known: Words  # (question, text): an answer of the question
+    known_swapped: Words  # (question of a positive, text): an anchor with that positive
+    own: bool = False  # they are of the anchor's own record, so its family may draw them
 
     def counts(self) -> Integers:
-        """Return how many chunks each class may draw from."""
+        """Return the number of chunks that each class may draw."""
         chunks = self.starts[self.lows + np.diff(self.sums)] - self.starts[self.lows]
         before = np.concatenate([[0], np.cumsum(chunks)])
         return np.asarray(before[self.firsts[1:]] - before[self.firsts[:-1]], np.int64)
 
     def is_legal(self, at: Integers, families: Keys, requests: NegativeRequests) -> Flags:
-        """Return whether chunks, with their families, may be negatives by family and text."""
+        """Return whether chunks, with their families, are legal negatives by family and text."""
         hashes = self.hashes[at]
         legal: Flags = np.ones(len(at), bool) if self.own else families != requests.families
         for other in requests.hashes:
             legal &= hashes != other
-        asked = requests.families, requests.questions, requests.swapped
-        for owners, (sketch, words) in zip(asked, self._illegal, strict=True):
+        keys = requests.families, requests.questions, requests.swapped
+        for owners, (sketch, words) in zip(keys, self._illegal, strict=True):
             if owners is not None and len(words):
                 legal[_among(sketch, words, owners, hashes)] = False
         return legal
 
     @cached_property
     def _illegal(self) -> list[tuple[Sketch, Words]]:
-        return [(Sketch(of), of) for of in (self.excluded, self.known, self.known_swapped)]
+        return [(Sketch(w), w) for w in (self.excluded, self.known, self.known_swapped)]
 
     def suits(self, at: Integers, classes: Integers) -> Flags:
         """Return whether the strategy lets classes draw chunks."""
@@ -194,16 +193,16 @@ class PoolNegatives:
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """Further data of a pool with mined negatives."""
+    """Hold more data of a pool with mined negatives."""
 
     sections: Integers  # section key of every anchor chunk
-    words: Words  # hash of record id and position of that section
+    words: Words  # hash of the section's record id and position
     negative_sections: Integers  # section key of every chunk of the negatives
 
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """Pairs and anchors of a pool, and those that the consistency filter leaves."""
+    """Count pairs and anchors of a pool before and after the consistency filter."""
 
     by: str
     pairs: int
@@ -214,19 +213,19 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Everything one (recipe, source, split) draws from."""
+    """Hold everything that one (recipe, source, split) draws from."""
 
     compiled: CompiledPool
     anchors: Anchors
     positives: Positives | None  # None for texts
-    negatives: PoolNegatives | None  # None for texts, and for pairs that come labelled
-    guarded: Guarded | None = None  # only for mined recipes
-    # Fallback negatives of anchors with too few: those of all sources of the split, or
-    # (``same_record``) of other records. None if no anchor needs them.
+    negatives: PoolNegatives | None  # None for texts and labelled pairs
+    guarded: Guarded | None = None  # for mined recipes only
+    # Fallback negatives of anchors with too few, from all sources of the split or
+    # (``same_record``) from other records. None if no anchor needs them.
     beyond: PoolNegatives | None = None
-    short: Flags | None = None  # which anchor chunks draw from all sources of the split
+    short: Flags | None = None  # marks anchor chunks that draw from all sources of the split
     shared: int = 0  # anchors whose question other families have, with answers among negatives
-    labels: Floats | None = None  # label of every anchor, if pairs come labelled
+    labels: Floats | None = None  # label of every anchor, for labelled pairs
     filtered: Filtered | None = None  # by the consistency filter
 
 
@@ -237,14 +236,14 @@ def pair_hashes(owners: Keys | Words, hashes: Words) -> Words:
 
 def classes_of(words: Words) -> tuple[Words, Integers]:
     """Return the distinct classes and the class of each chunk."""
-    if words[0] == words[-1] and words.min() == words.max():  # usually one class: skip the sort
+    if words[0] == words[-1] and words.min() == words.max():  # one class is usual and needs no sort
         return words[:1], np.zeros(len(words), np.int64)
     classes, index = np.unique(words, return_inverse=True)
     return classes, index.astype(np.int64)
 
 
 def anchors_of(rows: Rows, classes: Integers, per: str) -> Anchors:
-    """Group chunks into anchors; ``classes`` is that of every chunk."""
+    """Group chunks into anchors; ``classes`` has the class of every chunk."""
     records = rows["record_key"]
     starts = _boundaries(records, every=per == "chunk")
     chunks, hashes = rows["chunk_key"], rows["text_hash"]
@@ -267,7 +266,7 @@ def positives_of(
 
 
 def paired(anchors: Anchors, positives: Positives) -> tuple[Integers, Anchors, Positives]:
-    """Return pairs of an anchor and a positive as anchors, and which chunk each chunk was."""
+    """Return pairs of an anchor and a positive as anchors, and the earlier index of each chunk."""
     windows = np.diff(anchors.starts)
     sizes = windows * positives.counts
     owners = np.repeat(np.arange(len(anchors)), sizes)
@@ -275,12 +274,12 @@ def paired(anchors: Anchors, positives: Positives) -> tuple[Integers, Anchors, P
     ranks, window = np.divmod(within, windows[owners])
     at = anchors.starts[owners] + window
     if (banned := positives.banned) is not None:
-        of = np.repeat(np.arange(len(at)), banned.counts[at])
+        row = np.repeat(np.arange(len(at)), banned.counts[at])
         entries = ranges(banned.firsts[at], banned.counts[at])
-        first = banned.firsts[at[of]]
-        theirs = banned.passed[entries] - first * banned.span + entries - first
+        first = banned.firsts[at[row]]
+        banned_ranks = banned.passed[entries] - first * banned.span + entries - first
         legal = np.ones(len(at), bool)
-        legal[of[theirs == ranks[of]]] = False
+        legal[row[banned_ranks == ranks[row]]] = False
         at, owners, ranks = at[legal], owners[legal], ranks[legal]
     starts = _boundaries(owners, ranks, every=False)
     owners, ranks = owners[starts[:-1]], ranks[starts[:-1]]
@@ -306,43 +305,45 @@ def _banned(
     distinct: bool,
     unpaired: Rows | None,
 ) -> Banned | None:
-    # the pool ensures that an anchor may take a single positive
+    # the pool ensures that an anchor with a single positive may take it
     several = np.flatnonzero(np.repeat(counts > 1, np.diff(anchors.starts)))
     if len(several) == 0 or not (distinct or unpaired):
         return None
     records = np.repeat(anchors.records, np.diff(anchors.starts))[several]
-    mine, theirs = pair_hashes(records, anchors.hashes[several]), pair_hashes(owners, hashes)
-    at = Sketch(mine).among(theirs) if distinct else np.zeros(0, np.int64)
-    words = theirs[at]  # of an anchor's record and text
+    anchor_words = pair_hashes(records, anchors.hashes[several])
+    positive_words = pair_hashes(owners, hashes)
+    at = Sketch(anchor_words).among(positive_words) if distinct else np.zeros(0, np.int64)
+    words = positive_words[at]  # of an anchor's record and text
     if unpaired:
-        of = unpaired["record_key"]
-        asking, asked = (pair_hashes(of, unpaired[n]) for n in ("anchor_hash", "text_hash"))
-        order = np.argsort(theirs, kind="stable")
-        first, last = (np.searchsorted(theirs[order], asked, side) for side in ("left", "right"))
+        keys = unpaired["record_key"]
+        anchor, other = (pair_hashes(keys, unpaired[n]) for n in ("anchor_hash", "text_hash"))
+        order = np.argsort(positive_words, kind="stable")
+        ascending = positive_words[order]
+        first, last = (np.searchsorted(ascending, other, side) for side in ("left", "right"))
         at = np.concatenate([at, order[ranges(first, last - first)]])
-        words = np.concatenate([words, np.repeat(asking, last - first)])
+        words = np.concatenate([words, np.repeat(anchor, last - first)])
     if len(at) == 0:
         return None
     order = np.lexsort((at, words))
     at, words = at[order], words[order]
-    fresh = np.diff(words, prepend=~words[:1]).astype(bool) | (np.diff(at, prepend=-1) != 0)
-    at, words = at[fresh], words[fresh]
-    shared = Sketch(words).among(mine)
-    several, mine = several[shared], mine[shared]
+    is_new = np.diff(words, prepend=~words[:1]).astype(bool) | (np.diff(at, prepend=-1) != 0)
+    at, words = at[is_new], words[is_new]
+    shared = Sketch(words).among(anchor_words)
+    several, anchor_words = several[shared], anchor_words[shared]
     first = np.searchsorted(words, words, side="left")
     rank = at - np.searchsorted(owners, owners[at], side="left")
     span = max(int(counts.max()), int(rank.max())) + 1  # some positives have no anchor
-    firsts, many = np.zeros((2, len(anchors.chunks)), np.int64)
-    firsts[several] = np.searchsorted(words, mine, side="left")
-    many[several] = np.searchsorted(words, mine, side="right") - firsts[several]
+    firsts, sizes = np.zeros((2, len(anchors.chunks)), np.int64)
+    firsts[several] = np.searchsorted(words, anchor_words, side="left")
+    sizes[several] = np.searchsorted(words, anchor_words, side="right") - firsts[several]
     passed = first * span + rank - (np.arange(len(at)) - first)
-    return Banned(firsts, many, passed, span) if many.any() else None
+    return Banned(firsts, sizes, passed, span) if sizes.any() else None
 
 
 def negatives_of(
     classes: Words,  # ascending
     listed: Rows,
-    pairs: Rows,  # bins that each class may, or must not, draw from
+    pairs: Rows,  # allowed or forbidden bins of each class
     *,
     per: str,
     forbids: bool,
@@ -363,21 +364,21 @@ def _ranges(
     classes: Words, unit_bins: Words, pairs: Rows, *, forbids: bool
 ) -> tuple[Integers, Integers, Integers]:
     """Turn (class, bin) pairs into ranges of units for each class."""
-    mine, theirs = pairs["class"], pairs["bin"]
-    if len(mine) == 0:  # the usual cases: all units for each class, or none
+    class_, bin_ = pairs["class"], pairs["bin"]
+    if len(class_) == 0:  # the usual cases: all units for each class, or none
         each = 1 if forbids and len(unit_bins) else 0
         ranges = np.arange(len(classes) * each + 1, dtype=np.int64)
         firsts = ranges if each else np.zeros(len(classes) + 1, np.int64)
         return firsts, np.zeros(len(ranges) - 1, np.int64), ranges * len(unit_bins)
-    known = np.isin(mine, classes)
-    row = np.searchsorted(classes, mine[known])
-    low = np.searchsorted(unit_bins, theirs[known], side="left")
-    high = np.searchsorted(unit_bins, theirs[known], side="right")
+    known = np.isin(class_, classes)
+    row = np.searchsorted(classes, class_[known])
+    low = np.searchsorted(unit_bins, bin_[known], side="left")
+    high = np.searchsorted(unit_bins, bin_[known], side="right")
     if forbids:  # the gaps between the ranges of each class
-        every, units = np.arange(len(classes)), len(unit_bins)
-        rows = np.concatenate([row, every])
-        lows = np.concatenate([high, np.zeros(len(every), np.int64)])
-        highs = np.concatenate([low, np.full(len(every), units)])
+        all_rows, units = np.arange(len(classes)), len(unit_bins)
+        rows = np.concatenate([row, all_rows])
+        lows = np.concatenate([high, np.zeros(len(all_rows), np.int64)])
+        highs = np.concatenate([low, np.full(len(all_rows), units)])
         begins, ends = np.lexsort((lows, rows)), np.lexsort((highs, rows))
         row, low, high = rows[begins], lows[begins], highs[ends]
     filled = high > low
@@ -388,7 +389,7 @@ def _ranges(
 
 
 def _boundaries(*columns: Any, every: bool) -> Integers:
-    """Return where each new combination of values begins, and the end."""
+    """Return the start of each new combination of values, and the end."""
     length = len(columns[0])
     if every or length == 0:
         return np.arange(length + 1, dtype=np.int64)
@@ -400,7 +401,7 @@ def _boundaries(*columns: Any, every: bool) -> Integers:
 
 
 def own_of(negatives: Rows, excluded: Words) -> Rows:
-    """Return ready negatives, one per record and text, that are not excluded for the family."""
+    """Return own negatives, one per record and text, that are not excluded for the family."""
     texts = pair_hashes(negatives["record_key"], negatives["text_hash"])
     first = np.zeros(len(texts), dtype=bool)
     first[np.unique(texts, return_index=True)[1]] = True
@@ -409,7 +410,7 @@ def own_of(negatives: Rows, excluded: Words) -> Rows:
 
 
 def _among(sketch: Sketch, pairs: Words, owners: Keys | Words, hashes: Words) -> Integers:
-    """Return which (owner, text) pairs are in a sorted array."""
+    """Return the indices of (owner, text) pairs that are in a sorted array."""
     words = pair_hashes(owners, hashes)
     some = sketch.among(words)
     return some[places(pairs, words[some]) >= 0]

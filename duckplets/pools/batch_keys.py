@@ -1,4 +1,4 @@
-"""Keys by which samples share batches: of streams, lengths, or values of records."""
+"""Find the keys that samples of a batch share: of streams, lengths, or values of records."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from duckplets.errors import SamplerError, nearest
 from duckplets.ingest import families
 from duckplets.pools.arrays import Anchors
 
-WORDS = ("source", "recipe", "length")  # what ``batch_by=`` takes besides a value of records
+WORDS = ("source", "recipe", "length")  # words of ``batch_by=``; other texts are values of records
 _BUCKETS = 16  # of lengths
 
 
 def check_batch_by(by: Any, batch_size: int, samples_per_draw: int) -> None:
-    """Refuse what samples of a batch cannot share."""
+    """Refuse an invalid ``batch_by``, or one that does not fit the batch size."""
     if not isinstance(by, str) or not by.strip():
         raise SamplerError(
             f"batch_by={by!r}: give 'source', 'recipe', 'length', or a value of records such as "
@@ -27,8 +27,8 @@ def check_batch_by(by: Any, batch_size: int, samples_per_draw: int) -> None:
         )
     if batch_size % samples_per_draw:
         raise SamplerError(
-            f"batch_by={by!r}: {samples_per_draw} pairs are drawn together, and a batch of one key "
-            f"holds them whole; give a multiple of {samples_per_draw} as batch_size"
+            f"batch_by={by!r}: {samples_per_draw} pairs are drawn together and share a batch; give "
+            f"a multiple of {samples_per_draw} as batch_size"
         )
     if by not in WORDS:
         try:
@@ -38,7 +38,7 @@ def check_batch_by(by: Any, batch_size: int, samples_per_draw: int) -> None:
 
 
 class BatchKeys:
-    """The keys of the anchors of a run at one version."""
+    """Look up the keys of the anchors of a run at one version."""
 
     def __init__(self, database: Database, by: str, where: Mapping[str, Any]) -> None:
         self._is_length = by == "length"
@@ -52,23 +52,23 @@ class BatchKeys:
     def of(self, anchors: Anchors) -> Integers:
         """Return the number of each anchor's key in the order of keys; -1 for none."""
         at = places(self._known, anchors.records)
-        numbers = np.append(self._numbers, -1)[at]  # the last for what has none
+        numbers = np.append(self._numbers, -1)[at]  # the last element is for records without a key
         if self._is_length:  # buckets of equal count
             order = np.argsort(numbers, kind="stable")
             numbers = np.empty(len(order), np.int64)
             numbers[order] = np.arange(len(order)) * _BUCKETS // len(order)
             return numbers
-        # numbers without gaps: a stream has some of all keys
+        # numbers without gaps, because a stream has some keys only
         known, dense = np.unique(numbers, return_inverse=True)
         return dense - int(len(known) > 0 and known[0] < 0)
 
 
 def in_words(by: str, streams: Sequence[Any], mixed: float) -> Iterator[str]:
-    """Yield what samples of a batch share, and the part of them that cannot."""
+    """Describe the keys that samples of a batch share, and the part of mixed batches."""
     if mixed:
         yield (
-            f"each batch of all ranks is of one source; {percent(mixed)} of the samples, the rest "
-            f"of each source's epoch, are in batches of several"
+            f"each batch of all ranks is of one source; {percent(mixed)} of the samples, the end "
+            f"of each source's epoch, are in batches of several sources"
         )
         return
     if by in ("source", "recipe"):

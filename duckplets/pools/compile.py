@@ -3,13 +3,13 @@
     selectors, strategy ─conditions→ checked text ─┐
     sql/pools/law ────────────────────steps────────┴→ one statement, parameterised
 
-The statement is a chain of named steps (``cte_steps``): those of ``law/triplets``, and the few that
-a strategy or labels put in their place. It ends in the pool's rows, in counts by reason,
-or in the flat lists a sampler draws from. Compiling is pure.
+The statement is a chain of named steps (``cte_steps``) from ``law/triplets``. A strategy or labels
+replace a few steps. Its last part gives the pool's rows, counts by reason, or the flat lists of a
+sampler. Compiling is pure.
 
 Selectors become conditions on chunks. A strategy becomes classes of anchors and bins of negatives,
-hashed from the terms it compares, and the pairs of them that may, or must not, be drawn together.
-What users wrote comes from checked trees only.
+hashed from the terms that it compares. Pairs of class and bin are allowed or forbidden. Text of
+users comes from checked trees only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Part = (
 
 
 class Ranked(NamedTuple):
-    """A mining that ranks positives: its number, and its files."""
+    """Name a mining that ranks positives by its number and files."""
 
     generation: int = 0
     ranked: tuple[str, ...] = ()
@@ -50,40 +50,41 @@ _STAGED = (
     *("record_key", "section_key", "text_hash", "source", "role", "position", "label"),
     *("added_version", "id_hash"),
 )
-_STAGED_OF_TRIPLETS = ("family", "question", "writings")
-_OF_NEAREST = ("date", "taxonomy", "record_id")
+_TRIPLET_COLUMNS = ("family", "question", "writings")
+_NEAREST_COLUMNS = ("date", "taxonomy", "record_id")
 _NO_TERM = "0::UBIGINT"
 _OFFERED = (
     "\n        WHEN is_paired IS NULL AND has_offered THEN 'inconsistent'",
     "\n    LEFT JOIN (SELECT DISTINCT record_key, TRUE AS has_offered FROM offered) "
     "USING (record_key)",
 )
-_OF_ALL_ASKERS = {" AND source = $source GROUP": " GROUP", " AND source = $source\n": "\n"}
+_ANY_SOURCE = {" AND source = $source GROUP": " GROUP", " AND source = $source\n": "\n"}
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledPool:
-    """The pool of one recipe, source and split, as of a version."""
+    """Hold the pool of one recipe, source and split, as of a version."""
 
     recipe: Recipe
     parameters: dict[str, Any]  # values of the statement's parameters
-    labels: Labels | None = None  # how labels of its records affect it, or None
-    relabelled: bool = False  # whether labels of pairs of others affect it
-    swaps: bool = False  # whether samples are swapped, whose positive asks for its anchors
-    narrow: bool = False  # whether negatives of a split's recipe are of the anchors' source only
-    documents: bool = False  # whether positives by label, and negatives, are of a source of its own
-    negatives: int = field(init=False)  # negatives a sample needs
-    is_given: bool = field(init=False)  # its pairs come labelled, with nothing drawn
+    labels: Labels | None = None  # the effect of labels of its records
+    relabelled: bool = False  # labels of pairs affect it
+    swaps: bool = False  # samples are swapped: the positive acts as the anchor
+    narrow: bool = False  # negatives of a split's recipe are of the anchors' source only
+    documents: bool = False  # negatives, and positives by label, are of a source of documents
+    negatives: int = field(init=False)  # number per sample
+    is_given: bool = field(init=False)  # its pairs are labelled, and nothing is drawn
     own_positive: bool = field(init=False)  # the positive is the anchor window itself
     own_negatives: bool = field(init=False)  # negatives come from the anchor's own record
-    fills_up: bool = field(init=False)  # other records fill up what the own one lacks
+    fills_up: bool = field(init=False)  # other records fill up own negatives
     of_split: bool = field(init=False)  # negatives may be of all sources of the split
     pairs_values: bool = field(init=False)  # a condition pairs values of anchors and negatives
+    is_filtered: bool = field(init=False)  # a consistency filter limits its pairs
 
     def __post_init__(self) -> None:
         recipe = self.recipe if isinstance(self.recipe, TripletRecipe) else None
         of_split = recipe is not None and recipe.negatives_from == "split" and not self.narrow
-        found = {
+        values = {
             "negatives": int(self.parameters["negatives"]),
             "is_given": self.labels == "given",
             "own_positive": recipe is None or recipe.own_positive,
@@ -91,24 +92,20 @@ class CompiledPool:
             "fills_up": recipe is not None and recipe.when_short == "random",
             "of_split": of_split,
             "pairs_values": recipe is not None and isinstance(recipe.strategy, SqlStrategy),
+            "is_filtered": recipe is not None and recipe.consistent is not None,
         }
-        for name, value in found.items():
+        for name, value in values.items():
             object.__setattr__(self, name, value)
 
     @property
     def forbids(self) -> bool:
-        """Whether ``pairs`` lists what must not be drawn, rather than what may."""
-        return isinstance(self.recipe, TextRecipe) or strategy_of(_meant(self.recipe)).forbids
+        """Whether ``pairs`` lists forbidden pairs instead of allowed ones."""
+        return isinstance(self.recipe, TextRecipe) or strategy_of(_unnamed(self.recipe)).forbids
 
     @property
     def unbounded(self) -> bool:
         """Whether ``pairs`` compares every class with every bin."""
-        return self.pairs_values and strategy_of(_meant(self.recipe)).unbounded
-
-    @property
-    def is_filtered(self) -> bool:
-        """Whether it draws consistent pairs only."""
-        return isinstance(self.recipe, TripletRecipe) and self.recipe.consistent is not None
+        return self.pairs_values and strategy_of(_unnamed(self.recipe)).unbounded
 
     @property
     def of_pairs(self) -> bool:
@@ -116,39 +113,39 @@ class CompiledPool:
         return self.recipe.per == "pair" or (self.is_given and self.documents)
 
     def of_source(self) -> CompiledPool:
-        """Return the pool whose negatives are of the anchors' source only, by the same law."""
+        """Return the pool with negatives of the anchors' source only, under the same law."""
         return replace(self, narrow=True)
 
     @property
     def described(self) -> str:
         """Name recipe, source, split and conditions, for messages."""
-        found = [s.where for s in self.recipe.selectors if s.where is not None]
+        where = [s.where for s in self.recipe.selectors if s.where is not None]
         if isinstance(strategy := getattr(self.recipe, "strategy", None), SqlStrategy):
-            found.append(strategy.sql)
-        conditions = "".join(f", condition {shown(c, 80)!r}" for c in dict.fromkeys(found))
+            where.append(strategy.sql)
+        conditions = "".join(f", condition {shown(c, 80)!r}" for c in dict.fromkeys(where))
         source, split = self.parameters["source"], self.parameters["split"]
         return f"recipe {self.recipe.name!r}, source {source!r}, split {split!r}{conditions}"
 
     @property
-    def alike(self) -> tuple[Any, ...]:
-        """What pools read by one statement have in common: all but the source."""
-        return *self._asked, self.negatives, self.parameters.get("documents")
+    def law(self) -> tuple[Any, ...]:
+        """The same for all pools that one statement can read: everything except the source."""
+        return *self._settings, self.negatives, self.parameters.get("documents")
 
     @property
-    def _asked(self) -> tuple[Recipe, Labels | None, bool, bool, bool, bool]:
-        how = self.labels, self.relabelled, self.swaps, self.narrow, self.documents
-        return _meant(self.recipe), *how
+    def _settings(self) -> tuple[Recipe, Labels | None, bool, bool, bool, bool]:
+        flags = self.relabelled, self.swaps, self.narrow, self.documents
+        return _unnamed(self.recipe), self.labels, *flags
 
     def statement(self, part: Part, *, staged: bool = True) -> tuple[str, dict[str, Any]]:
         """Return the statement of a part, over the staged table or not, and its parameters."""
-        sql, names = _statement(part, *self._asked, staged=staged)
+        sql, names = _statement(part, *self._settings, staged=staged)
         return sql, {name: value for name, value in self.parameters.items() if name in names}
 
     def sql(self, part: Part = "pool", *, staged: bool = False) -> str:
         """Return the statement in DuckDB's dialect."""
         return self.statement(part, staged=staged)[0]
 
-    def sql_of_many(self, part: Part) -> str:
+    def sql_of_sources(self, part: Part) -> str:
         """Return the statement of a staged part over several ``sources``, by ``number``."""
         columns = {"source": "asked.source"}
         return of_sources("pools/lists/of_sources", self.sql(part, staged=True), columns)
@@ -169,62 +166,61 @@ def compile_pool(
     version: int,
     negatives: int = 1,  # negatives of a sample
     labels: Labels | None = None,  # labels of the source; ``given`` for labelled pairs
-    relabelled: bool = False,  # whether to heed labels of pairs of others
-    swaps: bool = False,  # whether samples are swapped
+    relabelled: bool = False,  # labels of pairs affect the pool
+    swaps: bool = False,  # samples are swapped
     documents: str | None = None,  # the source of its documents
-    ranked: Ranked | None = None,  # what ranks positives, for a recipe that is consistent
+    ranked: Ranked | None = None,  # ranks of positives, for a consistency filter
 ) -> CompiledPool:
     """Compile a recipe for one source and split, as of a version of the corpus."""
     parameters: dict[str, Any] = {"source": source, "split": split, "version": version}
     parameters["negatives"] = negatives
     parameters |= {} if documents is None else {"documents": documents}
-    if isinstance(recipe, TripletRecipe) and (of := recipe.consistent):
-        asked = {"within": of.within, "min_score": of.min_score}
-        parameters |= asked | (ranked or Ranked())._asdict()
     if isinstance(recipe, TextRecipe):
         return CompiledPool(recipe, parameters)
-    if labels == "given" and (recipe.own_positive or recipe.positive.kind == "near_date"):
+    if (rule := recipe.consistent) is not None:
+        parameters |= {"within": rule.within, "min_score": rule.min_score}
+        parameters |= (ranked or Ranked())._asdict()
+    is_given = labels == "given"
+    if is_given and (recipe.own_positive or recipe.positive.kind == "near_date"):
         what = "the anchor itself" if recipe.own_positive else "of another record"
         raise RecipeError(
-            f"recipe {recipe.name!r}: its positive is {what}, and a label judges the anchor and "
-            f"the positive of one record; limit the recipe to sources without labels"
+            f"recipe {recipe.name!r}: its positive is {what}, but a label is for the anchor and "
+            f"the positive of one record. Limit the recipe to sources without labels"
         )
-    drawn = labels != "given"  # these come as they were judged
-    of_documents = documents is not None and not drawn
-    apart = set_apart_by(recipe, labels)
-    is_split_wide = recipe.negatives_from == "split"
-    if documents is not None and drawn and is_split_wide:
+    if documents is not None and not is_given and recipe.negatives_from == "split":
         raise RecipeError(
             f"recipe {recipe.name!r}, source {source!r}: negatives_from='split': its negatives are "
-            f"all documents of {documents!r} already; leave it out"
+            f"all documents of {documents!r} already; remove negatives_from"
         )
-    how: dict[str, Any] = {"relabelled": of_documents or (relabelled and drawn)}
-    how |= {"swaps": swaps and drawn, "documents": documents is not None}
-    return CompiledPool(recipe, parameters, apart, **how)
+    return CompiledPool(
+        recipe,
+        parameters,
+        label_effect(recipe, labels),
+        relabelled=documents is not None if is_given else relabelled,
+        swaps=swaps and not is_given,
+        documents=documents is not None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """What a strategy changes of the law."""
+    """Hold the changes that a strategy makes to the law."""
 
     parts: tuple[str, ...] = ()  # statements of pools/law whose steps replace others
-    forbids: bool = True  # whether ``pairs`` lists what must not be drawn, rather than what may
+    forbids: bool = True  # ``pairs`` lists forbidden pairs instead of allowed ones
     columns: tuple[str, str] = (f"{_NO_TERM} AS class", f"{_NO_TERM} AS bin")
-    unbounded: bool = False  # whether ``pairs`` compares every class with every bin
+    unbounded: bool = False  # ``pairs`` compares every class with every bin
     fills: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4096)
 def strategy_of(recipe: TripletRecipe, *, staged: bool = False) -> Strategy:
-    """Return what the strategy of a recipe changes; staged, it reads facts instead of texts."""
-    strategy, of_record = (
-        recipe.strategy,
-        ("record_key::UBIGINT AS class", "record_key::UBIGINT AS bin"),
-    )
+    """Return the changes of a recipe's strategy; staged ones read facts instead of texts."""
+    strategy = recipe.strategy
     if isinstance(strategy, SqlStrategy):
         return _of_condition(strategy, staged=staged)
     if strategy == "other_date":
-        # NULL is a date like any other here: two records without a date have the same one
+        # two records without a date have the same date
         same = "anchor.a0 IS NOT DISTINCT FROM negative.n0"
         return _of_terms(("date",), ("date",), same, "forbidden")
     if recipe.negative.kind == "near_date":
@@ -233,8 +229,8 @@ def strategy_of(recipe: TripletRecipe, *, staged: bool = False) -> Strategy:
         parts = ("own_negatives", "same_record" if recipe.when_short == "drop" else "filled")
     else:
         return Strategy()
-    keys = {"law_keys": "record_key, family, question"}
-    return Strategy(parts, False, of_record, fills=keys)
+    columns = ("record_key::UBIGINT AS class", "record_key::UBIGINT AS bin")
+    return Strategy(parts, False, columns, fills={"law_keys": "record_key, family, question"})
 
 
 def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Strategy:
@@ -245,7 +241,7 @@ def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Strategy:
     condition = pair_condition(strategy.sql)
     forbids = condition.inequality and not condition.equality
     tree = condition.tree.copy()
-    if forbids:  # pairs for which it is not true, by a plain equality if possible
+    if forbids:  # pairs that fail the condition, by a plain equality if possible
         bare = tree.unnest()
         if isinstance(bare, exp.NullSafeNEQ):
             tree = exp.NullSafeEQ(this=bare.this.copy(), expression=bare.expression.copy())
@@ -257,7 +253,7 @@ def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Strategy:
     )
     parts = ["forbidden" if forbids else "allowed"]
     if forbids and isinstance(condition.tree.unnest(), exp.NEQ):
-        parts += ["apart", "narrow"]  # nobody may draw what has no value
+        parts += ["apart", "narrow"]  # a negative needs a value
     if not (forbids or condition.tells_apart):
         parts.append("ample")
     pairs = _sql(exp.paren(tree))
@@ -271,7 +267,7 @@ def _of_terms(
     *parts: str,
     unbounded: bool = False,
 ) -> Strategy:
-    """Return a strategy that compares terms, named and hashed for each side."""
+    """Return a strategy that compares terms, which are named and hashed for each side."""
     forbids = parts[0] == "forbidden"
     fills: dict[str, str | Sequence[str]] = {
         "pair_condition": condition,
@@ -286,18 +282,18 @@ def _of_terms(
     return Strategy(("by_class", *parts), forbids, ("class", "bin"), unbounded, fills)
 
 
-def set_apart_by(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
-    """Return how labels affect a recipe; None if its pair is not the labelled one."""
+def label_effect(recipe: TripletRecipe, labels: Labels | None) -> Labels | None:
+    """Return the effect of labels on a recipe; None if they do not concern its pairs."""
     if labels == "given":
         return labels
     one, other = recipe.anchor, recipe.positive
-    alike = one.role is not None and one.role == other.role
-    if alike or recipe.own_positive or other.kind == "near_date":
+    is_same = one.role is not None and one.role == other.role
+    if is_same or recipe.own_positive or other.kind == "near_date":
         return None
-    return None if labels == "graded" and (_asks_label(one) or _asks_label(other)) else labels
+    return None if labels == "graded" and (_reads_label(one) or _reads_label(other)) else labels
 
 
-def _asks_label(selector: Selector) -> bool:
+def _reads_label(selector: Selector) -> bool:
     if selector.where is None or "label" not in selector.where.lower():
         return False
     from sqlglot import exp
@@ -308,7 +304,7 @@ def _asks_label(selector: Selector) -> bool:
     return any(column.name.lower() == "label" for column in columns)
 
 
-_LABELS: dict[Labels | None, tuple[str, str]] = {  # who is left out for its label, and the reason
+_LABELS: dict[Labels | None, tuple[str, str]] = {  # which anchors a label excludes, and the reason
     None: ("is_paired IS NULL AND is_partial", "'grade without a condition'"),
     "given": ("label IS NULL", "'no label'"),
     "binary": ("is_paired IS NULL AND label = 0", "'labelled negative'"),
@@ -326,10 +322,10 @@ def _triplet_fills(
 ) -> dict[str, str | Sequence[str]]:
     """Return the values of the placeholders in ``pools/law`` and ``pools/lists``."""
     anchor, positive, negative = (_condition(s, staged=staged) for s in recipe.selectors)
-    promoted = positive if _asks_label(recipe.positive) else f"label >= 1 AND {positive}"
+    promoted = positive if _reads_label(recipe.positive) else f"label >= 1 AND {positive}"
     if labels == "given" and documents:
         promoted = positive
-    elif labels == "given":  # other sections belong to no labelled pair
+    elif labels == "given":  # other sections are in no labelled pair
         anchor += " AND role = 'anchor'" if recipe.anchor.role != "anchor" else ""
         positive += " AND role = 'context'" if recipe.positive.role != "context" else ""
     elif labels is not None:
@@ -339,7 +335,7 @@ def _triplet_fills(
     label_condition, label_text = _LABELS[labels]
     if labels == "given" and documents:
         label_condition = "is_paired IS NULL"
-    if labels is None and _asks_label(recipe.positive):
+    if labels is None and _reads_label(recipe.positive):
         label_condition = "FALSE"
     class_name, bin_name = strategy.columns
     fills: dict[str, str | Sequence[str]] = {
@@ -392,10 +388,10 @@ def _condition(selector: Selector, *, staged: bool) -> str:
 
 
 def _judged(recipe: TripletRecipe, *, staged: bool) -> str:
-    """Return the condition on labels of answers: above 0, or what the recipe draws as positive."""
+    """Return the condition on labels of answers: above 0, or the recipe's own condition."""
     above = "coalesce(label > 0, TRUE)"
     for selector in (recipe.positive, recipe.anchor):
-        if _asks_label(selector):
+        if _reads_label(selector):
             return f"({above} OR {_condition(selector, staged=staged).partition(' AND ')[2]})"
     return above
 
@@ -422,11 +418,12 @@ def _sql(tree: exp.Expression, where: str | None = None, *, staged: bool = False
 
 
 @lru_cache(maxsize=4096)
-def _looked_at(recipe: Recipe) -> tuple[frozenset[str], dict[str, Fact]]:
+def _inputs(recipe: Recipe) -> tuple[frozenset[str], dict[str, Fact]]:
     """Return the columns of chunks that a recipe's conditions read, and facts of texts by name."""
     strategy, triplets = getattr(recipe, "strategy", None), isinstance(recipe, TripletRecipe)
-    columns = {*_STAGED_OF_TRIPLETS} if triplets else set[str]()
-    columns |= {*_OF_NEAREST} if any(s.kind == "near_date" for s in recipe.selectors) else set()
+    near = any(s.kind == "near_date" for s in recipe.selectors)
+    columns = {*_TRIPLET_COLUMNS} if triplets else set[str]()
+    columns |= {*_NEAREST_COLUMNS} if near else set()
     columns |= {"date"} if strategy == "other_date" else set()
     facts: dict[str, Fact] = {}
     conditions = [(s.where, _slot(s)) for s in recipe.selectors if s.where is not None]
@@ -440,20 +437,20 @@ def _looked_at(recipe: Recipe) -> tuple[frozenset[str], dict[str, Fact]]:
             pair = pair_condition(strategy.sql)
             terms += [(term, "") for term in (*pair.anchor_terms, *pair.negative_terms)]
         for tree, slot in terms:
-            left, found = text_facts(tree, slot or None)
+            rest, found = text_facts(tree, slot or None)
             facts |= found
-            columns |= {column.name for column in left.find_all(exp.Column)}
+            columns |= {column.name for column in rest.find_all(exp.Column)}
     return frozenset(columns - facts.keys()), facts
 
 
 def facts_of(recipe: Recipe) -> dict[str, Fact]:
     """Return the facts of texts that the conditions of a recipe need, by name."""
-    return _looked_at(_meant(recipe))[1]
+    return _inputs(_unnamed(recipe))[1]
 
 
 @lru_cache(maxsize=4096)
-def _meant(recipe: Any) -> Any:
-    """Return a recipe with the same pool: recipes that differ in names are compiled once."""
+def _unnamed(recipe: Any) -> Any:
+    """Return the recipe of a pool, so that recipes with different names are compiled once."""
     return recipe.of_pool()
 
 
@@ -486,31 +483,29 @@ def _statement(
     wide = recipe.negatives_from == "split"
     texts = _chunks(wide=wide, drawn=wide and not narrow, beyond=near, staged=staged)
     if documents:
-        theirs = "chunks_of($documents, $split, $version)"
+        document_chunks = "chunks_of($documents, $split, $version)"
         if staged:
-            theirs = "(FROM staged_chunks WHERE source = $documents AND drawn)"
-        others = ["promotable"]
+            document_chunks = "(FROM staged_chunks WHERE source = $documents AND drawn)"
+        texts["chunks_of(promotable, $split, $version)"] = document_chunks
         if "own_negatives" not in strategy.parts:
-            others.append("drawn")
-        texts |= {f"chunks_of({name}, $split, $version)": theirs for name in others}
-        texts |= _OF_ALL_ASKERS
+            texts["chunks_of(drawn, $split, $version)"] = document_chunks
+        texts |= _ANY_SOURCE
     if recipe.allow_same_anchor_positive:
         texts |= {"other_text\n    AND ": "", "other_text AND ": "", " AND other_pair": ""}
-    if recipe.strategy == "same_record":  # its family may draw texts that only it has
+    if recipe.strategy == "same_record":  # a family may draw texts that only it has
         texts["sole IS DISTINCT FROM family"] = "TRUE"
     if relabelled or recipe.consistent:
         fills["positive_keys"] = "record_key, text_hash"
         pairs = "consistent" if recipe.consistent else "paired"
-        asked = "(record_key, eligible.text_hash, positives.text_hash)"
-        fills["taken_condition"] = f"{asked} IN (FROM {pairs})"
+        keys = "(record_key, eligible.text_hash, positives.text_hash)"
+        fills["taken_condition"] = f"{keys} IN (FROM {pairs})"
     if not recipe.consistent:
         texts |= dict.fromkeys(_OFFERED, "")
     elif recipe.consistent.min_score is None:
         texts[" AND score >= $min_score"] = ""
     if swaps:
         fills["positive_names"] = ["question"]
-    alike = _slot(recipe.anchor) == _slot(recipe.positive) and not near
-    steps = {  # of files whose steps replace earlier ones
+    steps = {  # statements whose steps replace earlier ones
         "triplets": True,
         "reasons": True,
         "narrow": narrow,
@@ -519,7 +514,7 @@ def _statement(
         "own_positives": recipe.own_positive,
         "labels": relabelled,
         "documents": documents and relabelled,
-        "same_selectors": alike,
+        "same_selectors": _slot(recipe.anchor) == _slot(recipe.positive) and not near,
         **dict.fromkeys(strategy.parts, True),
         "consistent": recipe.consistent is not None,
         "consistent_pinned": staged and recipe.consistent is not None,
@@ -528,46 +523,46 @@ def _statement(
         "given": labels == "given",
         "given_documents": labels == "given" and documents,
     }
-    parts = [f"pools/law/{name}" for name, holds in steps.items() if holds]
+    parts = [f"pools/law/{name}" for name, is_used in steps.items() if is_used]
     return assembled(parts, last, fills, texts)
 
 
 def _chunks(
     *, wide: bool = False, drawn: bool = False, beyond: bool = False, staged: bool
 ) -> dict[str, str]:
-    """Return what takes the place of tables of chunks, and of the sources of askers."""
+    """Return replacements for tables of chunks, and for conditions on sources."""
     own, whole = (f"chunks_of({source}, $split, $version)" for source in ("$source", "NULL"))
-    reaches = {"reach": wide, "drawn": drawn, "candidates": beyond, "promotable": True}
-    texts = {own.replace("$source", name): whole if of else own for name, of in reaches.items()}
+    is_whole = {"reach": wide, "drawn": drawn, "candidates": beyond, "promotable": True}
+    texts = {own.replace("$source", name): whole if w else own for name, w in is_whole.items()}
     if staged:
-        of_source = "(FROM staged_chunks WHERE source = $source AND drawn)"
-        drawable = {own: of_source, whole: "(FROM staged_chunks WHERE drawn)"}
-        texts = {name: drawable[of] for name, of in texts.items()}
-        texts |= {own: of_source, whole: "staged_chunks"}
-    return texts | (_OF_ALL_ASKERS if wide else {})
+        staged_own = "(FROM staged_chunks WHERE source = $source AND drawn)"
+        drawable = {own: staged_own, whole: "(FROM staged_chunks WHERE drawn)"}
+        texts = {name: drawable[table] for name, table in texts.items()}
+        texts |= {own: staged_own, whole: "staged_chunks"}
+    return texts | (_ANY_SOURCE if wide else {})
 
 
 def stage(pools: Iterable[CompiledPool]) -> str:
     """Return the statement that makes the table shared by several pools."""
-    return _stage(frozenset(_meant(pool.recipe) for pool in pools))
+    return _stage(frozenset(_unnamed(pool.recipe) for pool in pools))
 
 
 @lru_cache(maxsize=64)
 def _stage(recipes: frozenset[Recipe]) -> str:
     needed, names = {*_STAGED}, set[str]()
     for recipe in recipes:
-        columns, facts = _looked_at(recipe)
+        columns, facts = _inputs(recipe)
         needed |= columns
         names |= facts.keys()
-    columns_of = [f"slot.{name}" for name in sorted(needed)]
-    columns_of += [f"section_facts.{name}" for name in sorted(names)]
+    selected = [f"slot.{name}" for name in sorted(needed)]
+    selected += [f"section_facts.{name}" for name in sorted(names)]
     texts = {} if names else {"\nLEFT JOIN section_facts USING (section_key)": ""}
-    return assembled([], "pools/lists/stage", {"slot_columns": columns_of}, texts)[0]
+    return assembled([], "pools/lists/stage", {"slot_columns": selected}, texts)[0]
 
 
 def compares_texts(recipe: Recipe) -> bool:
-    """Return whether the staged pool reads whole texts, besides precomputed facts."""
-    return "text" in _looked_at(_meant(recipe))[0]
+    """Return whether the staged pool reads whole texts in addition to facts."""
+    return "text" in _inputs(_unnamed(recipe))[0]
 
 
 def facts_statement(recipe: Recipe) -> str:

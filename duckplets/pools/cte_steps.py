@@ -1,8 +1,8 @@
 """Compose statements from named steps in ``sql/pools``.
 
-A statement is a chain of steps, ``name AS (…)`` at the start of lines, each with the comment above
-it, and a last part. A step replaces an earlier one of its name. Unused steps are dropped, and each
-follows the steps it uses. Placeholders are filled in; all other text is kept as it is.
+A statement is a chain of steps and a last part. A step is ``name AS (…)`` at the start of a line,
+with the comment above it. It replaces an earlier step of its name. Unused steps are dropped, and
+each step follows the steps that it uses. Placeholders are filled in; other text stays.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ WIDTH = 100
 
 Fills = Mapping[str, str | Sequence[str]]
 
-# What the positives before them are called in files with these steps.
+# New names for the earlier step ``positives`` in files with these steps.
 _EARLIER = {"paired": "stated", "consistent": "offered"}
 _HEADER = re.compile(r"(?:--.*\n)+")
 _STEP = re.compile(
     r"((?:^--.*\n)*)^(?:WITH )?((\w+) AS \((?:.*\)|\n(?:.*\n)*?\))),?$", re.MULTILINE
 )
-_LOOKED_AT = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
+_TABLE = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
 _NAME = re.compile(r"(, )?\b([a-z]\w*)\b")
 _PARAMETER = re.compile(r"\$(\w+)")
 _PIECE = re.compile(rf"""(?:{QUOTED}|[^\s'"])+""")
 
 
 class Step(NamedTuple):
-    """A step of a statement: its comment, its text, and the steps it uses."""
+    """Hold a step of a statement: its comment, its text, and the steps it uses."""
 
     comment: str
     text: str
@@ -44,16 +44,16 @@ def steps_of(statement: str) -> tuple[dict[str, Step], str]:
     text = _HEADER.sub("", query(statement), count=1)
     steps, end = {}, 0
     for found in _STEP.finditer(text):
-        steps[found[3]] = Step(found[1], found[2], tuple(_LOOKED_AT.findall(found[2])))
+        steps[found[3]] = Step(found[1], found[2], tuple(_TABLE.findall(found[2])))
         end = found.end()
     return steps, text[end:].strip("\n")
 
 
 def assembled(
     statements: Iterable[str],  # the last step of a name replaces earlier ones
-    last: str,  # the statement whose last part ends the whole
+    last: str,  # the statement with the last part
     fills: Fills,  # values of placeholders: text, or a list that extends the one around it
-    texts: Mapping[str, str] | None = None,  # what takes the place of texts, before fills
+    texts: Mapping[str, str] | None = None,  # replacements of texts, before fills
 ) -> tuple[str, frozenset[str]]:
     """Compose one statement from the steps of several; return it with its parameter names."""
     known: dict[str, Step] = {}
@@ -66,7 +66,7 @@ def assembled(
         known |= steps
     end = steps_of(last)[1]
     used: dict[str, Step] = {}
-    _add(_LOOKED_AT.findall(end), known, used)
+    _add(_TABLE.findall(end), known, used)
     steps = {}
     _add([name for name in known if name in used], known, steps)
     parts = [step.comment + step.text for step in steps.values()]
@@ -90,7 +90,7 @@ def _add(names: Iterable[str], known: Mapping[str, Step], chain: dict[str, Step]
 def _filled(lines: Iterable[str], fills: Fills) -> str:
     """Fill in placeholders, and wrap lines that became too long."""
 
-    def of(found: re.Match[str]) -> str:
+    def filled(found: re.Match[str]) -> str:
         comma, name = found.groups(default="")
         if (fill := fills.get(name)) is None:
             return found[0]
@@ -99,25 +99,25 @@ def _filled(lines: Iterable[str], fills: Fills) -> str:
     done: list[str] = []
     for line in lines:
         # in one pass: values are not searched for placeholders
-        new = line if line.startswith("--") else _NAME.sub(of, line)
+        new = line if line.startswith("--") else _NAME.sub(filled, line)
         done += _wrapped(new) if len(new) > WIDTH else [new]
     return "\n".join(done)
 
 
 def of_sources(statement: str, text: str, columns: Mapping[str, str]) -> str:
-    """Return a file with a statement as ``found_list``, its parameters read from columns."""
+    """Return a file with a statement as ``found_list``; columns replace its parameters."""
     inner, _, last = text.rpartition("\n")
     clause, _, order = last.partition(" BY ")
-    if clause != "ORDER":  # its rows may come in any order
+    if clause != "ORDER":  # a statement without an order
         inner, order = text, "number"
     whole = steps_of(statement)[1].replace("found_order", order)
     return whole.replace("found_list", f"(\n{with_parameters(inner, columns)}\n)")
 
 
 def _wrapped(line: str) -> list[str]:
-    """Break a line before a clause, else a phrase, else at spaces, never inside quotes."""
+    """Break a line before clauses, then before phrases, then at spaces, never inside quotes."""
     indent = line[: len(line) - len(line.lstrip())]
-    clauses: list[list[list[str]]] = []  # of phrases, of pieces
+    clauses: list[list[list[str]]] = []  # each a list of phrases, which are lists of pieces
     before = ""
     for piece in _PIECE.findall(line):
         begins = piece in ("FROM", "LEFT", "GROUP", "ORDER") and before != "DISTINCT"
@@ -129,14 +129,14 @@ def _wrapped(line: str) -> list[str]:
         before = piece
     lines = []
     for clause in clauses:
-        room = indent
+        new = indent
         for phrase in clause:
             # phrases too long for a line are broken at spaces
             pieces = [" ".join(phrase)] if len(" ".join(phrase)) < WIDTH - len(indent) else phrase
             for piece in pieces:
-                if len(room) + 1 + len(piece) > WIDTH and room.strip():
-                    lines.append(room)
-                    room = indent + "    "
-                room += f" {piece}" if room.strip() else piece
-        lines.append(room)
+                if len(new) + 1 + len(piece) > WIDTH and new.strip():
+                    lines.append(new)
+                    new = indent + "    "
+                new += f" {piece}" if new.strip() else piece
+        lines.append(new)
     return lines

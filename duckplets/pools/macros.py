@@ -1,10 +1,10 @@
 """Store a table macro for each recipe, so that any DuckDB answers: ``FROM pools.RECIPE('faq')``.
 
-    recipes, sources, labels ─facts→ made: statements by name ─what differs→ the file
+    recipes, sources, labels ─facts→ statements by name ─differences→ the file
 
-``pools.RECIPE`` has the anchors of a pool, ``left_out.RECIPE`` the others with reasons. Both follow
-from these facts alone. A transaction that changes a fact writes the macros, too, and opening a
-corpus compares them. So nobody can store another statement under the name of a recipe.
+``pools.RECIPE`` has the anchors of a pool, ``left_out.RECIPE`` the others with reasons. These facts
+alone determine both. A transaction that changes a fact writes the macros, and opening a corpus
+compares them. So nobody can store another statement under the name of a recipe.
 """
 
 from __future__ import annotations
@@ -48,31 +48,30 @@ _PLACE = re.compile(r"\bof_(?:name|recipe|others|scorer)\b")
 
 @contextmanager
 def following(database: Database) -> Iterator[None]:
-    """Write the macros that follow from what a transaction changes, before it ends."""
+    """Write the macros that a transaction changes, before it ends."""
     before = database.run("pools/macros/state")
     yield
     if (after := database.run("pools/macros/state")) == before:
         return
     known, facts = database.kept.get("macros", (None, ()))
     if known != before:
-        with closing(database.cursor()) as outside:  # where nothing has changed yet
+        with closing(database.cursor()) as outside:  # it does not see this transaction
             facts = facts_of(outside)
     new = facts_of(database)
     database.kept["macros"] = after, new
-    if new == facts or (made := _made(new)) is None:
-        return  # where a definition is damaged: its removal writes all macros
-    if (stood := _made(facts)) is None:
-        names = database.run("pools/macros/names")
-        stood = dict.fromkeys(names, "")
-    for name in stood.keys() - made.keys():
+    if new == facts or (wanted := _macros(new)) is None:
+        return  # a definition is damaged: its removal will write all macros
+    if (stored := _macros(facts)) is None:
+        stored = dict.fromkeys(database.run("pools/macros/names"), "")
+    for name in stored.keys() - wanted.keys():
         database.rows(_filled("drop", of_name=identifier(*name)))
-    write(database, {name: text for name, text in made.items() if stood.get(name) != text})
+    write(database, {name: text for name, text in wanted.items() if stored.get(name) != text})
 
 
 def write(database: Database, macros: Macros | None = None) -> None:
-    """Write macros, by default all that the corpus should have."""
+    """Write macros, by default all macros of the corpus."""
     if macros is None:
-        macros = _made(facts_of(database)) or {}
+        macros = _macros(facts_of(database)) or {}
     for (schema, name), text in macros.items():
         of_name = identifier(schema, name)
         comment = _COMMENTS[schema].format(shown(name, 80)) + _PARAMETERS
@@ -81,54 +80,51 @@ def write(database: Database, macros: Macros | None = None) -> None:
 
 
 def check(database: Database) -> None:
-    """Refuse a corpus whose macros do not follow from its recipes."""
+    """Refuse a corpus whose macros differ from its recipes."""
     checked = database.checked
     if checked is None or checked.macros is None:
         return
-    if (made := _made(facts_of(database))) is not None:
+    if (wanted := _macros(facts_of(database))) is not None:
         statement = query("pools/macros/printed")
         printed = {
             ("MACRO TABLE", *name): frozenset(database.rows(bound(statement, {"text": text}))[0])
-            for name, text in made.items()
+            for name, text in wanted.items()
         }
         catalog.check_macros(str(database.path), checked.macros, printed)
     checked.macros = None
 
 
 def facts_of(database: Database) -> Facts:
-    """Return all that the macros of a corpus follow from."""
+    """Return the facts that determine the macros of a corpus."""
     return tuple(database.run("pools/macros/facts"))
 
 
 @lru_cache(maxsize=8)
-def _made(facts: Facts) -> Macros | None:
-    """Return the macros that follow from facts; None where a definition is damaged."""
+def _macros(facts: Facts) -> Macros | None:
+    """Return the macros of some facts; None if a definition is damaged."""
     rows = defaultdict[str, list[tuple[Any, ...]]](list)
-    for what, *row in facts:
-        rows[what].append(tuple(row))
+    for kind, *row in facts:
+        rows[kind].append(tuple(row))
     pools = defaultdict[str, dict[Recipe, list[str]]](dict)
-    theirs = {documents for _, documents, _ in rows["documents"]}
+    documents = {name for _, name, _ in rows["documents"]}
     try:
-        brought = [(*row, None, False, row[0] in theirs) for row in rows["source"]]
-        sources = recipe_store.offered(brought, None)
+        stored = [(*row, None, False, row[0] in documents) for row in rows["source"]]
+        sources = recipe_store.offered(stored, None)
         for source, offers in sources.items():
             for recipe in offers.recipes():
                 pools[recipe.name].setdefault(recipe.of_pool(), []).append(source)
         for recipe in recipe_store.parsed([row[:2] for row in rows["recipe"]], None):
-            pools[recipe.name] = {recipe.of_pool(): list(recipe.sources or {*sources} - theirs)}
+            pools[recipe.name] = {recipe.of_pool(): list(recipe.sources or {*sources} - documents)}
     except DuckpletsError:
         return None
-    sources = {name: of for name, of in sources.items() if not of.are_documents}
-    made: Macros = {}
+    sources = {name: offers for name, offers in sources.items() if not offers.are_documents}
+    macros: Macros = {}
     for name, recipes in pools.items():
-        parts: tuple[Part, ...] = ("pool", "left_out")
-        for schema, part in zip(_COMMENTS, parts, strict=True):
-            if part == "pool" or all(isinstance(of, TripletRecipe) for of in recipes):
-                text = _statement(part, recipes, rows, sources.keys())
-                if part == "left_out":
-                    text = _filled(part, of_recipe=f"(\n{text}\n)")
-                made[schema, name] = text
-    return made
+        macros["pools", name] = _statement("pool", recipes, rows, sources.keys())
+        if all(isinstance(recipe, TripletRecipe) for recipe in recipes):
+            text = _statement("left_out", recipes, rows, sources.keys())
+            macros["left_out", name] = _filled("left_out", of_recipe=f"(\n{text}\n)")
+    return macros
 
 
 def _statement(
@@ -140,24 +136,23 @@ def _statement(
     """Return the statement of a part of the recipes of one name, for their sources."""
     kinds = {name: kind for name, kind, _ in rows["labels"]}
     texts, documents = defaultdict[str, list[str]](list), {s: d for s, d, _ in rows["documents"]}
-    how: dict[str, Any] = {"source": "", "split": "", "version": 0}
-    how["relabelled"] = bool(rows["relabelled"])
+    where: dict[str, Any] = {"source": "", "split": "", "version": 0}
+    where["relabelled"] = bool(rows["relabelled"])
     for recipe, names in recipes.items():
         by_documents = defaultdict[str | None, list[str]](list)
         for name in names:
             by_documents[documents.get(name)].append(name)
-        for of, alike in by_documents.items():
-            if of is not None and getattr(recipe, "negatives_from", "") == "split":
-                continue  # refused where it is opened
-            for labels, some in _by_labels(alike, kinds).items():
-                pool = compile_pool(recipe, **how, labels=labels, documents=of)
-                values = _VALUES | ({} if of is None else {"documents": literal(of)})
-                if isinstance(recipe, TripletRecipe) and (asked := recipe.consistent):
-                    newest = _filled("newest", of_scorer=literal(asked.scorer))
-                    least = "NULL" if asked.min_score is None else repr(asked.min_score)
+        for theirs, group in by_documents.items():
+            if theirs is not None and getattr(recipe, "negatives_from", "") == "split":
+                continue  # a run refuses it
+            for labels, some in _by_labels(group, kinds).items():
+                pool = compile_pool(recipe, **where, labels=labels, documents=theirs)
+                values = _VALUES | ({} if theirs is None else {"documents": literal(theirs)})
+                if isinstance(recipe, TripletRecipe) and (rule := recipe.consistent):
+                    least = "NULL" if rule.min_score is None else repr(rule.min_score)
                     values |= {
-                        "generation": newest,
-                        "within": str(asked.within),
+                        "generation": _filled("newest", of_scorer=literal(rule.scorer)),
+                        "within": str(rule.within),
                         "min_score": least,
                     }
                 texts[with_parameters(pool.sql(part), values)] += some
@@ -171,17 +166,17 @@ def _statement(
 
 
 def _by_labels(names: list[str], kinds: Mapping[str, Labels]) -> dict[Labels | None, list[str]]:
-    """Return sources by how their labels affect a pool; no labels may count as any kind."""
+    """Group sources by the effect of their labels on a pool; no labels may count as any kind."""
     graded = [name for name in names if kinds.get(name) == "graded"]
     others = [name for name in names if kinds.get(name) != "graded"]
     is_labelled = any(name in kinds for name in others)
     if graded and not is_labelled:
         return {"graded": names}
-    found: dict[Labels | None, list[str]] = {"binary" if is_labelled else None: others}
-    return found | ({"graded": graded} if graded else {})
+    groups: dict[Labels | None, list[str]] = {"binary" if is_labelled else None: others}
+    return groups | ({"graded": graded} if graded else {})
 
 
 def _filled(name: str, **texts: str) -> str:
-    """Return a statement with texts in the places of names, without comments."""
+    """Return a statement with names replaced by texts, without comments."""
     lines = (line for line in query(f"pools/macros/{name}").splitlines() if line[:2] != "--")
     return _PLACE.sub(lambda found: texts.get(found[0], found[0]), "\n".join(lines))

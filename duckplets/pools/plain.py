@@ -1,8 +1,8 @@
-"""Lists of the default pool by arithmetic, where its law decides nothing.
+"""Compute the lists of a simple default pool by arithmetic.
 
-Where no text and no question is of two records, and no record has a group, a record loses its own
-texts only: an anchor needs a positive, and enough texts of others. The statement of the pool is the
-law for all else; a test compares both.
+A simple pool has no text or question in two records, and no groups. A record then loses its own
+texts only, so an anchor needs a positive and enough texts of others. Other pools use the statement;
+a test compares both.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ILLEGAL = pa.schema(
 
 
 def is_plain(pool: CompiledPool) -> bool:
-    """Return whether a pool is that of anchors and contexts, without conditions and labels."""
+    """Return whether a pool is the default one, without conditions and labels."""
     recipe = pool.recipe
     if not isinstance(recipe, TripletRecipe):
         return False
@@ -49,17 +49,17 @@ def is_plain(pool: CompiledPool) -> bool:
 
 
 def lists_of(database: Database, pool: CompiledPool) -> dict[Part, pa.Table] | None:
-    """Return the lists of a plain pool; None where texts or records are not all their own."""
-    asked = {name: pool.parameters[name] for name in ("source", "split", "version")}
-    rows = database.table("pools/lists/plain", asked)
+    """Return the lists of a plain pool; None if records share texts or groups, or no anchor."""
+    where = {name: pool.parameters[name] for name in ("source", "split", "version")}
+    rows = database.table("pools/lists/plain", where)
     records, texts, questions = (
         rows[name].to_numpy() for name in ("record_key", "text_hash", "question")
     )
     if not np.array_equal(records, rows["family"].to_numpy()):
         return None
     sections = rows["section_key"].to_numpy()
-    fresh = np.diff(sections, prepend=-1) != 0  # chunks of a section are together
-    writings = np.sort(np.concatenate([texts, questions[fresh] ^ np.uint64(1)]))
+    is_first = np.diff(sections, prepend=-1) != 0  # chunks of a section are together
+    writings = np.sort(np.concatenate([texts, questions[is_first] ^ np.uint64(1)]))
     if (writings[1:] == writings[:-1]).any():
         return None
     starts = np.flatnonzero(np.diff(records, prepend=-1))
@@ -69,11 +69,11 @@ def lists_of(database: Database, pool: CompiledPool) -> dict[Part, pa.Table] | N
     is_anchor = ~is_context & np.repeat(has_both, np.diff(starts, append=len(records)))
     if not is_anchor.any():
         return None
-    found = {part: rows.select([*names, *_ORDER]) for part, names in _COLUMNS.items()}
-    found["anchors"] = found["anchors"].filter(column(is_anchor))
+    lists = {part: rows.select([*names, *_ORDER]) for part, names in _COLUMNS.items()}
+    lists["anchors"] = lists["anchors"].filter(column(is_anchor))
     contexts = column(is_context)
-    found["negatives"] = found["negatives"].filter(contexts)
-    positives = found["positives"].filter(contexts)
+    lists["negatives"] = lists["negatives"].filter(contexts)
+    positives = lists["positives"].filter(contexts)
     by_record = np.argsort(positives["record_key"].to_numpy(), kind="stable")
-    found["positives"] = positives.take(column(by_record))
-    return {**found, "pairs": _PAIRS.empty_table(), "illegal": _ILLEGAL.empty_table()}
+    lists["positives"] = positives.take(column(by_record))
+    return {**lists, "pairs": _PAIRS.empty_table(), "illegal": _ILLEGAL.empty_table()}

@@ -358,7 +358,7 @@ def _opened(
             saved = behind(settings.run, settings.fingerprint(), state_path, position)
         sampler.notes += [*notes, *excluded, *saved, *serve_notes, *oddities(planner.newest)]
         if newest.in_batch:
-            sampler.notes += near.unknown(planner.streams, newest.in_batch)
+            sampler.notes += near.warnings(planner.streams, newest.in_batch)
         sampler.notes += [] if vectors is None else vectors.notes
     return sampler
 

@@ -97,7 +97,7 @@ def read(
     values = np.empty(most if scores or policy.sampling == "score" else 0, dtype=np.float64)
     of_positives = np.full(len(sections) if scores else 0, np.nan)
     size = 0
-    for anchors, rank, negatives, score, positive in policies.left(
+    for anchors, rank, negatives, score, positive in policies.survivors(
         database, mining, policy, version
     ):
         row, number = row_of(anchors), number_of(negatives)

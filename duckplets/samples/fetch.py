@@ -103,7 +103,7 @@ class Fetcher:
             for found in vectors.values():
                 found.opened.read_ahead(found.rows, self.reads, is_stopped)
         ordered = {name: columns[name] for name in self._columns}
-        vector_bytes = sum(rows.opened.of.width for rows in vectors.values())
+        vector_bytes = sum(rows.opened.vector_set.width for rows in vectors.values())
         return Block(
             *(start, stop, size, ordered, int(texts.nbytes), vector_bytes, self._folder),
             read_bytes=spans.read_bytes,

@@ -25,27 +25,26 @@ from duckplets.search.segmenters import Segmenter, segmented
 DROPPED = -1  # key of stop words and of words with unknown terms
 EMPTY = -2  # key of the empty word between two blanks
 
-# DuckDB scans slices of an Arrow table in parallel: at most so many texts per slice, and at least
-# so many slices if texts are few and long.
-_STEP = 2048
-_SLICES = 16
+# DuckDB scans slices of an Arrow table in parallel.
+_STEP = 2048  # texts of a slice, at most
+_SLICES = 16  # slices, at least, for few long texts
 
 _TEXTS = 4096  # texts analysed at a time
-_BYTES = 8 << 20  # characters of these, or one text
+_BYTES = 8 << 20  # their characters, at most, or one text
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysedTexts:
-    """The words of some texts, in their order, as arrays."""
+    """Hold the words of some texts, in their order, as arrays."""
 
-    text: Integers32  # which text each is of, from 0
+    text: Integers32  # the text of each word, from 0
     key: Integers32  # of its term, or ``DROPPED`` or ``EMPTY``
 
     def beginning(self, limit: int) -> AnalysedTexts:
-        """Return the first words of every text, at most so many, and none that is empty."""
+        """Return the first ``limit`` words of every text, without empty ones."""
         text, key = self.text[self.key != EMPTY], self.key[self.key != EMPTY]
-        kept = turns(text) < limit
-        return AnalysedTexts(text[kept], key[kept])
+        is_first = turns(text) < limit
+        return AnalysedTexts(text[is_first], key[is_first])
 
     def blank(self, limit: int) -> Integers:
         """Return the texts that begin with an empty word, or end with one within the limit."""
@@ -57,12 +56,12 @@ class AnalysedTexts:
 
     def known(self) -> AnalysedTexts:
         """Return the words that have a term."""
-        kept = self.key >= 0
-        return AnalysedTexts(self.text[kept], self.key[kept])
+        is_known = self.key >= 0
+        return AnalysedTexts(self.text[is_known], self.key[is_known])
 
 
 class Vocabulary:
-    """The terms met so far, numbered as they come; or those of an index, and no others."""
+    """Number terms in the order of their appearance, or use the terms of an index only."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms
@@ -80,16 +79,16 @@ class Vocabulary:
             raise
 
     def close(self) -> None:
-        """Forget the words."""
+        """Delete the words and terms."""
         self._database.close()
 
     @property
     def size(self) -> int:
-        """How many terms there are; their keys count from 0 without gaps."""
+        """Number of terms; their keys count from 0 without gaps."""
         return int(self._database.run("search/analyzer/size")[0][0])
 
     def fix(self, terms: Iterable[pa.Table] = ()) -> None:
-        """Take no more terms but those of an index (tables of term and term_key)."""
+        """Load the terms of an index (tables of term and term_key), and accept no new ones."""
         for table in terms:
             with self._database.registered(loaded=table):
                 self._database.run("search/analyzer/load_terms")
@@ -110,8 +109,8 @@ class Vocabulary:
 
     def analyse(self, texts: pa.ChunkedArray, limit: int) -> tuple[Integers, Integers32]:
         """Return ``starts`` (int64[texts + 1]) and the distinct ``terms`` (int32) of each text."""
-        # As ``match_bm25``: the first tokens up to the limit count, before stop words leave. The
-        # empty word beside a separator at either end counts, and equals a stem that is empty.
+        # As in ``match_bm25``: the limit counts tokens before stop words are removed. An empty word
+        # at the beginning or end of a text counts, and equals an empty stem.
         nothing = self._database.run("search/analyzer/nothing")
         texts = texts.combine_chunks()
         counts, terms = [np.zeros(1, dtype=np.int64)], [np.zeros(0, dtype=np.int32)]
@@ -122,11 +121,11 @@ class Vocabulary:
             found = words.beginning(limit).known()
             pairs = [(found.text.astype(np.int64) << 32) | found.key]
             pairs += [words.blank(limit) << 32 | key for (key,) in nothing]
-            every = np.concatenate(pairs)
-            every.sort()  # np.unique took ten times as long: it hashes
-            every = every[np.flatnonzero(np.diff(every, prepend=-1))]
-            counts.append(np.bincount(every >> 32, minlength=len(part)))
-            terms.append(every.astype(np.int32))  # the lower half
+            both = np.concatenate(pairs)
+            both.sort()  # np.unique hashes, and took ten times as long
+            both = both[np.flatnonzero(np.diff(both, prepend=-1))]
+            counts.append(np.bincount(both >> 32, minlength=len(part)))
+            terms.append(both.astype(np.int32))  # the lower half
         return np.cumsum(np.concatenate(counts)), np.concatenate(terms)
 
     def resolve(self, lists: pa.ListArray) -> AnalysedTexts:
@@ -152,8 +151,8 @@ class Vocabulary:
         if self._terms.stop_words == ENGLISH:
             self._database.run("search/analyzer/english_words")
         elif self._terms.stop_words:
-            given = pa.table({"word": pa.array(self._terms.stop_words, pa.string())})
-            with self._database.registered(given=given):
+            words = pa.table({"word": pa.array(self._terms.stop_words, pa.string())})
+            with self._database.registered(given=words):
                 self._database.run("search/analyzer/stop_words")
 
     def _check_ignore(self) -> None:
@@ -161,13 +160,14 @@ class Vocabulary:
             words_of(self._terms, pa.array(["a"]))
         except QueryError as error:
             raise RecipeError(
-                f"ignore={self._terms.ignore!r} is no regular expression of RE2: {error}"
+                f"ignore={self._terms.ignore!r} is not a regular expression of RE2: {error}"
             ) from error
 
 
 def words_of(terms: Terms, texts: pa.Array) -> pa.ListArray:
     """Return the list of words of each text, empty ones included."""
-    asked = {"ignore": terms.ignore, "all_space": terms.ignore == LETTERS_AND_DIGITS}
+    settings = {"ignore": terms.ignore, "all_space": terms.ignore == LETTERS_AND_DIGITS}
+    settings["pairs"] = terms.words is None
     if isinstance(terms.words, Segmenter):
         texts = segmented(terms.words, texts)
     table = pa.table({"text": texts})
@@ -175,13 +175,13 @@ def words_of(terms: Terms, texts: pa.Array) -> pa.ListArray:
     sliced = pa.Table.from_batches(table.to_batches(max_chunksize=step), schema=table.schema)
     shared = _instance(os.getpid(), stems=terms.needs_extension)
     with closing(shared.cursor()) as database, database.registered(texts=sliced):
-        found = database.table("search/analyzer/words", asked | {"pairs": terms.words is None})
+        found = database.table("search/analyzer/words", settings)
     return found["words"].combine_chunks()
 
 
 @cache
 def _instance(process: int, *, stems: bool) -> Database:
-    """Return this process's instance for vocabularies: opening one takes longer than a search."""
+    """Return the instance of this process for vocabularies; opening one is slower than a search."""
     opened = extensions.stemming() if stems else Database.scratch()
     macros = next(text for _, name, text in migrations("corpus") if name.endswith("_words"))
     try:

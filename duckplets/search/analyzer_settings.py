@@ -1,4 +1,4 @@
-"""Set how text becomes terms of a full-text index, named as in DuckDB's create_fts_index."""
+"""Set the text analysis of a full-text index, with the names of DuckDB's create_fts_index."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ LETTERS_AND_DIGITS = r"[^\p{L}\p{N}\p{M}]+"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
-    r"""How text becomes terms, of documents and of what is searched for.
+    r"""Turn documents and queries into terms.
 
-    Letters become small and full-width ones ASCII. Accents are stripped from Latin, Greek,
-    Cyrillic, Arabic and Hebrew letters. What matches ``ignore`` becomes a blank, and tokens stand
-    between blanks. A run of Han, kana, Thai, Lao, Khmer or Burmese letters becomes its pairs of
-    neighbouring characters. Stop words are left out, the others stemmed.
+    Letters become lower case, and full-width letters ASCII. Accents are stripped from Latin, Greek,
+    Cyrillic, Arabic and Hebrew letters. Matches of ``ignore`` become blanks, and blanks separate
+    tokens. A run of Han, kana, Thai, Lao, Khmer or Burmese letters becomes its pairs of
+    neighbouring characters. Stop words are removed, and other tokens are stemmed.
 
     Attributes:
-        stemmer: One of 27 of the Snowball project, such as ``porter``, ``english`` or ``german``;
-            or ``none``. All but ``none`` need DuckDB's fts extension.
-        stop_words: Tokens to leave out, in any case and with any accents; or ``english``, the
-            571 of the fts extension.
-        ignore: A regular expression (RE2) for what separates tokens; by default whatever is
-            neither a letter, a mark nor a digit, of any script.
-        words: A segmenter that splits texts into words instead of pairs: a name that
-            ``register_words`` has given a function. Default: None.
+        stemmer: One of 27 stemmers of the Snowball project, such as ``porter``, ``english`` or
+            ``german``; or ``none``. Every stemmer needs DuckDB's fts extension.
+        stop_words: Tokens to remove, in any case and with any accents; or ``english``, the 571
+            stop words of the fts extension.
+        ignore: A regular expression (RE2) for the separators of tokens. Default: all characters
+            except letters, marks and digits of any script.
+        words: A segmenter that splits texts into words instead of pairs: the name of a function
+            that ``register_words`` registered. Default: None.
     """
 
     stemmer: Stemmer = "porter"
@@ -57,11 +57,11 @@ class Terms:
             words = sorted({word.strip() for word in self.stop_words} - {""})
             object.__setattr__(self, "stop_words", tuple(words))
         if not self.ignore:
-            raise RecipeError("terms: ignore='': give a regular expression for what is no token")
+            raise RecipeError("terms: ignore='': give a regular expression for separators")
 
     @property
     def needs_extension(self) -> bool:
-        """Whether DuckDB's fts extension is needed."""
+        """Whether the settings need DuckDB's fts extension."""
         return self.stemmer != "none" or self.stop_words == ENGLISH
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Terms:
 
     @classmethod
     def from_dict(cls, settings: Mapping[str, Any]) -> Terms:
-        """Return the settings of a dict: what ``to_dict`` made, or some of it.
+        """Return the settings of a dict: the result of ``to_dict``, or a part of it.
 
         Raises:
             RecipeError: A setting is unknown or its value is wrong.

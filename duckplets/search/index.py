@@ -1,7 +1,7 @@
-"""Keep the full-text indexes of a corpus: build missing or stale ones, read the others."""
+"""Build missing or stale full-text indexes of a corpus, and read the others."""
 
-# A slice is bounded by sections and characters, so memory is too. Documents are numbered by a hash:
-# any stretch is a random sample. Terms are numbered as they come, whatever the slices and threads.
+# Slices have limits of sections and characters, so memory is bounded. Documents are numbered by a
+# hash, so any range is a random sample. Slices and threads do not change the numbers of terms.
 
 from __future__ import annotations
 
@@ -50,25 +50,25 @@ _DELETE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Index:
-    """A stored full-text index of one source and split."""
+    """Describe a stored full-text index of one source and split."""
 
-    index_key: int  # another once it is built again
+    index_key: int  # a rebuilt index has a new one
     source: str
     split: str
     terms: Terms
-    content: str  # fingerprint of the records it was made from
+    content: str  # fingerprint of its records
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IndexReport(Reported):
-    """What ``index`` did about one source and split.
+    """Report the build of the index of one source and split.
 
     Attributes:
         source: Name of the source.
         split: The split.
-        reason: Why: ``not built``, ``records have changed`` or ``other terms``.
-        documents: Sections it covers; 0 where no record is left and the index was deleted.
-        tokens: Of all of them, stop words left out.
+        reason: Reason of the build: ``not built``, ``records have changed`` or ``other terms``.
+        documents: Indexed sections; 0 if no record remains and the index was deleted.
+        tokens: Tokens of all sections, without stop words.
         terms: Size of the vocabulary.
         seconds: Wall time.
     """
@@ -93,7 +93,7 @@ def index(
     engine: Any = None,
     progress: Progress | bool | None = None,
 ) -> list[IndexReport]:
-    """Build the full-text indexes that are missing or stale; the others stay as they are."""
+    """Build the full-text indexes that are missing or stale."""
     with working(engine, progress, "documents") as work:
         return refresh(corpus.database, terms=terms, source=source, split=split, work=work)
 
@@ -111,7 +111,9 @@ def refresh(
     external_files.check(database)
     if terms is not None:
         Vocabulary(terms).close()  # refuses invalid settings before they are stored
-        _set_terms(database, terms)
+        value = json.dumps(terms.to_dict(), ensure_ascii=False)
+        with database.transaction():
+            database.run("search/index/set_settings", {"value": value})
     unfit = stale(database, source=source, split=split)
     return [_rebuilt(database, *each, work) for each in unfit]
 
@@ -138,7 +140,7 @@ def stale(
 def stored(
     database: Database, *, source: str | None = None, split: str | None = None
 ) -> list[Index]:
-    """Return the indexes that there are, stale ones included, by source and split."""
+    """Return the stored indexes, stale ones included, by source and split."""
     found = []
     scope = {"source": source, "split": split}
     for key, name, of_split, plain, content in database.run("search/index/stored", scope):
@@ -166,7 +168,7 @@ def check_scope(database: Database, source: str | None, split: str | None) -> No
 
 
 def terms_of(database: Database) -> Terms:
-    """Return how texts become terms by the settings."""
+    """Return the settings of text analysis."""
     rows = database.run("search/index/get_settings")
     place = StoredJson(database.path, "settings", "terms")
     settings = place.read("value", rows[0][0], dict) if rows else {}
@@ -174,14 +176,7 @@ def terms_of(database: Database) -> Terms:
         return Terms.from_dict(settings)
 
 
-def _set_terms(database: Database, terms: Terms) -> None:
-    """Store how texts become terms from now on."""
-    value = json.dumps(terms.to_dict(), ensure_ascii=False)
-    with database.transaction():
-        database.run("search/index/set_settings", {"value": value})
-
-
-# -- rows out --------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def documents(database: Database, index: Index) -> pa.Table:
@@ -190,7 +185,7 @@ def documents(database: Database, index: Index) -> pa.Table:
 
 
 def vocabulary(database: Database, index: Index) -> Vocabulary:
-    """Return the vocabulary of an index, closed to other terms; the caller closes it."""
+    """Return the vocabulary of an index, which accepts no new terms; the caller closes it."""
     found = Vocabulary(index.terms)
     try:
         rows = database.stream(query("search/index/terms"), {"index": index.index_key})
@@ -205,7 +200,7 @@ def vocabulary(database: Database, index: Index) -> Vocabulary:
 
 
 def _rebuilt(database: Database, source: str, split: str, reason: str, work: Work) -> IndexReport:
-    """Replace an index, or delete it if no record is left."""
+    """Replace an index, or delete it if no record remains."""
     begun, scope = time.perf_counter(), {"source": source, "split": split}
     with database.transaction():
         for index in stored(database, **scope):
@@ -219,72 +214,72 @@ def _rebuilt(database: Database, source: str, split: str, reason: str, work: Wor
 
 
 def _built(database: Database, source: str, split: str, work: Work) -> dict[str, int]:
-    """Store an index; return how many documents, tokens and terms it has."""
+    """Store an index; return the number of its documents, tokens and terms."""
     scope, version = {"source": source, "split": split}, current_version(database)
     terms = terms_of(database)
-    own = {"index": int(database.run("search/index/next_key")[0][0])}
-    covered = database.table("search/index/sections", scope)
-    number, done = covered.num_rows, 0
+    key = {"index": int(database.run("search/index/next_key")[0][0])}
+    sections = database.table("search/index/sections", scope)
+    number, done = sections.num_rows, 0
     lengths, counts = np.zeros(number, np.int32), np.zeros(0, np.int64)  # of documents, of terms
     with closing(Vocabulary(terms)) as vocabulary, closing(database.cursor()) as reader:
-        slices = _slices(reader, covered, f"index of {source}, {split}")
+        slices = _slices(reader, sections, f"index of {source}, {split}")
         engine = threaded(work.engine, 1)
         with closing(mapped(engine, words_of, terms, slices, itemgetter(1))) as found:
             for (documents, _), lists in found:
                 words = vocabulary.resolve(lists).known()
                 lengths[documents] = np.bincount(words.text, minlength=len(documents))
                 postings = _postings(documents, words)
-                more = np.bincount(postings["term_key"].to_numpy(), minlength=len(counts))
-                more[: len(counts)] += counts
-                counts = more
+                new = np.bincount(postings["term_key"].to_numpy(), minlength=len(counts))
+                new[: len(counts)] += counts
+                counts = new
                 with database.registered(new_postings=postings):
-                    database.run("search/index/append_postings", own)
+                    database.run("search/index/append_postings", key)
                 done += len(documents)
                 work.tell(done, number)
-        _store_terms(database, own, vocabulary, counts.astype(np.int32))
-    rows = {"document": np.arange(number, dtype=np.int32), "section_key": covered["section_key"]}
+        _store_terms(database, key, vocabulary, counts.astype(np.int32))
+    rows = {"document": np.arange(number, dtype=np.int32), "section_key": sections["section_key"]}
     with database.registered(new_documents=pa.table(rows | {"length": lengths})):
-        database.run("search/index/append_documents", own)
+        database.run("search/index/append_documents", key)
     size = {"documents": number, "tokens": int(lengths.sum(dtype=np.int64))}
-    told = {
+    values = {
         "terms": json.dumps(terms.to_dict(), ensure_ascii=False),
         "content": content_of(database, source, split, version),
         "version": version,
     }
-    database.run("search/index/add", own | scope | size | told)
+    database.run("search/index/add", key | scope | size | values)
     return size | {"terms": len(counts)}
 
 
-def _slices(reader: Database, covered: pa.Table, what: str) -> Iterator[tuple[Integers, Part]]:
+def _slices(reader: Database, sections: pa.Table, what: str) -> Iterator[tuple[Integers, Part]]:
     """Yield the documents of each slice, and the task of splitting their texts."""
-    keys = covered["section_key"].to_numpy()
+    keys = sections["section_key"].to_numpy()
     order = np.argsort(keys)
-    sizes = covered["characters"].to_numpy()[order]
+    sizes = sections["characters"].to_numpy()[order]
     for part in stretches(sizes, rows=_SECTIONS, total=_CHARACTERS):
-        sections = keys[order[part]]
-        low, high = sections[[0, -1]].tolist()
-        with reader.registered(wanted=pa.table({"section_key": sections})):
+        wanted = keys[order[part]]
+        low, high = wanted[[0, -1]].tolist()
+        with reader.registered(wanted=pa.table({"section_key": wanted})):
             texts = reader.table("search/index/texts", {"low": low, "high": high})["text"]
         yield order[part], Part(f"{what}: sections {low} to {high}", texts.combine_chunks())
 
 
 def _store_terms(
-    database: Database, own: dict[str, int], vocabulary: Vocabulary, counts: Integers32
+    database: Database, key: dict[str, int], vocabulary: Vocabulary, counts: Integers32
 ) -> None:
-    """Store words and terms, with how many documents have each term."""
+    """Store words and terms, with the number of documents of each term."""
     for low in range(0, len(counts), _ROWS):
         high = min(low + _ROWS, len(counts))
         rows = {"term_key": np.arange(low, high, dtype=np.int32)}
         rows |= {"term": vocabulary.terms(low, high), "document_count": counts[low:high]}
         with database.registered(new_terms=pa.table(rows)):
-            database.run("search/index/append_terms", own)
+            database.run("search/index/append_terms", key)
     for batch in vocabulary.words(_ROWS):
         with database.registered(new_words=pa.Table.from_batches([batch])):
-            database.run("search/index/append_words", own)
+            database.run("search/index/append_words", key)
 
 
 def _postings(documents: Integers, words: AnalysedTexts) -> pa.Table:
-    """Return how often each document of a slice has each term, by document and term."""
+    """Return the frequency of each term in each document of a slice, by document and term."""
     pairs = (documents[words.text] << 32) | words.key
     pairs.sort()
     first = np.flatnonzero(np.diff(pairs, prepend=-1))

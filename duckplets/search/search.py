@@ -1,6 +1,6 @@
 """Search a corpus, source or split for the sections that fit a text best, by BM25."""
 
-# The indexes of a scope count as one collection: documents, lengths and counts are added up.
+# The indexes of a scope act as one collection: documents, lengths and counts are added up.
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from duckplets.text.words import PAIRED
 
 _SNIPPET = 200  # approximate characters of a snippet
 _BEFORE = 60  # most characters before the match
-_LOOKED = 1 << 16  # words among which a match is looked for
+_SEARCHED = 1 << 16  # first words of a text that are searched for a match
 _PIECE = 10  # characters of a piece of a script without spaces
 _WORD = re.compile(rf"([{PAIRED}]{{1,{_PIECE}}}|[^\s{PAIRED}]+)(\s*)")
 
@@ -43,7 +43,7 @@ SCHEMA = pa.schema(
 
 
 class UnfitIndexError(ReadOnlyError, QueryError):
-    """An index is missing or stale, and the corpus is open read-only."""
+    """Raised if an index is missing or stale, and the corpus is open read-only."""
 
 
 def search(
@@ -54,7 +54,7 @@ def search(
     source: str | None = None,
     split: str | None = None,
 ) -> pa.Table:
-    """Return the k sections that fit a text best; fewer if fewer share a term with it."""
+    """Return the k sections that fit a text best, or all that share a term with it."""
     k, text = integer("k", k, 1), checked("text", text, str, SamplerError)
     indexes = _indexes(database, source, split)
     with closing(Vocabulary(index.terms_of(database))) as vocabulary:
@@ -73,7 +73,7 @@ def search(
 
 
 def _indexes(database: Database, source: str | None, split: str | None) -> list[Index]:
-    """Return the indexes of a scope, rebuilding those that do not fit."""
+    """Return the indexes of a scope; rebuild stale ones."""
     index.check_scope(database, source, split)
     unfit = index.stale(database, source=source, split=split)
     if unfit and not database.read_only:
@@ -91,19 +91,19 @@ def _indexes(database: Database, source: str | None, split: str | None) -> list[
 # -- snippets --------------------------------------------------------------------------------------
 
 
-def _words(text: str, most: int = _LOOKED) -> list[str]:
+def _words(text: str, most: int = _SEARCHED) -> list[str]:
     """Return the first words of a text, each with a blank if white space follows it."""
-    # Scripts without spaces are cut into pieces, since a snippet begins and ends with a word.
+    # a snippet begins and ends with a word, so text without spaces is cut into pieces
     found = itertools.islice(_WORD.finditer(text), most)
     return [word[1] + " " * bool(word[2]) for word in found]
 
 
 def _first_places(texts: list[list[str]], vocabulary: Vocabulary) -> Integers:
-    """Return the index of the first matching word of each text, else 0."""
+    """Return the index of the first matching word of each text, or 0."""
     sizes = np.array([len(words) for words in texts], np.int64)
     # a pair may begin in one piece and end in the next
-    looked = [a + b[:_PIECE] * (len(a) >= _PIECE) for of in texts for a, b in pairwise([*of, ""])]
-    matching = vocabulary.read(pa.array(looked, pa.string())).known().text
+    words = [a + b[:_PIECE] * (len(a) >= _PIECE) for t in texts for a, b in pairwise([*t, ""])]
+    matching = vocabulary.read(pa.array(words, pa.string())).known().text
     found, first = np.unique(np.repeat(np.arange(len(texts)), sizes)[matching], return_index=True)
     places = np.zeros(len(texts), np.int64)
     places[found] = matching[first] - (np.cumsum(sizes) - sizes)[found]
@@ -111,7 +111,7 @@ def _first_places(texts: list[list[str]], vocabulary: Vocabulary) -> Integers:
 
 
 def _around(words: list[str], place: int) -> str:
-    """Return the words around an index, with ellipses where some are left out."""
+    """Return the words around an index, with ellipses for missing words."""
     first, last, size = place, place, 0
     while first and size + len(words[first - 1]) <= _BEFORE:
         first -= 1
@@ -120,11 +120,11 @@ def _around(words: list[str], place: int) -> str:
         size += len(words[last])
         last += 1
     shown = "".join(words[first:last])
-    if last == place < len(words):  # it is longer than a snippet
+    if last == place < len(words):  # the word is longer than a snippet
         shown, last = f"{shown}{words[place][: _SNIPPET - size]}…", place + 1
     return " ".join(filter(None, ["…" * bool(first), shown.rstrip(), "…" * (last < len(words))]))
 
 
 def beginning(text: str) -> str:
-    """Return the first words of a text, as many as a snippet has."""
+    """Return the snippet of the beginning of a text."""
     return _around(_words(text, _SNIPPET), 0)

@@ -1,6 +1,6 @@
-"""Segmenters: users' functions that split texts into words, for languages without spaces."""
+"""Register users' functions that split texts into words, for languages without spaces."""
 
-# A corpus stores name and version; nothing is imported by a stored name.
+# A corpus stores name and version; a stored name imports nothing.
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _SHOWN = 40  # characters of a value in a message
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Segmenter:
-    """A registered segmenter by name and version, as a corpus remembers it.
+    """Name a registered segmenter by name and version, as stored in a corpus.
 
     Attributes:
-        name: The name it was registered under.
-        version: Of the function; an index of another version is built again.
+        name: The registered name.
+        version: Version of the function; an index of another version is built again.
     """
 
     name: SlashedName
@@ -37,56 +37,56 @@ class Segmenter:
 
 
 def register_words(name: str, function: Splitter, version: int | str = 1) -> Segmenter:
-    """Give a function that splits texts into words a name, for ``Terms(words=name)``.
+    """Register a function that splits texts into words, for ``Terms(words=name)``.
 
     Register it in every process that builds an index, searches or mines such a corpus.
 
     Args:
-        name: What the corpus stores.
-        function: Called with a list of texts. It returns a list of words for each text, in the
-            same order. Words stand in the text as they are; they may overlap, and punctuation
-            may be left out. The same text must give the same words.
+        name: The name that the corpus stores.
+        function: Takes a list of texts and returns a list of words for each text, in the same
+            order. Each word must occur in its text. Words may overlap, and punctuation may be
+            missing. The same text must give the same words.
         version: Change it whenever the function's results change.
 
     Returns:
         A value for ``Terms(words=...)``, which takes the name too.
 
     Raises:
-        RecipeError: A wrong name or version, or not a function.
+        RecipeError: The name or version is wrong, or the function is not one.
     """
     segmenter = Segmenter(name=name, version=REGISTRY.version_of(version))
     REGISTRY.add(name, segmenter.version, function)
     return segmenter
 
 
-def checked(given: Any) -> Any:
-    """Return a segmenter named by a user or stored in a corpus; a name means its newest version."""
-    if not isinstance(given, str):
-        return given
-    return Segmenter(name=given, version=REGISTRY.newest(given))
+def checked(words: Any) -> Any:
+    """Return a segmenter for a name, which means its newest version; other values unchanged."""
+    if not isinstance(words, str):
+        return words
+    return Segmenter(name=words, version=REGISTRY.newest(words))
 
 
 def segmented(segmenter: Segmenter, texts: pa.Array) -> pa.Array:
     """Return texts with blanks between the words that a function returns."""
     function = REGISTRY.find(segmenter.name, segmenter.version)
-    asked = texts.to_pylist()
+    originals = texts.to_pylist()
     who = f"the function of words={segmenter.name!r}"
     try:
-        found = function(list(asked))
+        found = function(list(originals))
     except Exception as error:
         raise RecipeError(f"{who} failed: {type(error).__name__}: {shown(error, 120)}") from error
-    if not isinstance(found, list | tuple) or len(found) != len(asked):
+    if not isinstance(found, list | tuple) or len(found) != len(originals):
         raise RecipeError(
-            f"{who} returned {shown(repr(found), _SHOWN)} for {len(asked):,} texts: return a list "
-            f"of words for each text"
+            f"{who} returned {shown(repr(found), _SHOWN)} for {len(originals):,} texts: return a "
+            f"list of words for each text"
         )
-    for text, words in zip(asked, found, strict=True):
+    for text, words in zip(originals, found, strict=True):
         is_list = isinstance(words, list | tuple)
         for word in words if is_list else [words]:
             if not is_list or not isinstance(word, str) or word not in text:
                 raise RecipeError(
                     f"{who} returned {shown(repr(word), _SHOWN)} for the text "
-                    f"{shown(repr(text), _SHOWN)}: return a list of words as they stand in it"
+                    f"{shown(repr(text), _SHOWN)}: return a list of words that occur in it"
                 )
     return pa.array([" ".join(words) for words in found], pa.string())
 

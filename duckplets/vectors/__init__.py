@@ -1,1 +1,1 @@
-"""Vectors of texts: sets in a file beside the corpus, keyed by the hash of the text."""
+"""Vectors of texts: sets in a file next to the corpus, keyed by the hash of the text."""

@@ -1,4 +1,4 @@
-"""Take vectors that were made elsewhere: rows that name a text, and its vector."""
+"""Import vectors: rows with a text, or the key of a text, and its vector."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KINDS = {
     "position": pa.int64(),
     "text": pa.string(),
 }
-_FORMS = {  # and the statement that looks their texts up
+_FORMS = {  # the columns of a table, and the statement that finds their texts
     ("chunk_key", "vector"): "vectors/add/of_chunks",
     ("record_id", "role", "vector"): "vectors/add/of_sections",
     ("text", "vector"): "vectors/add/of_texts",
@@ -45,16 +45,16 @@ _FORMS = {  # and the statement that looks their texts up
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AddedVectors(Reported):
-    """What ``add_vectors`` took; ``read == added + repeated``.
+    """Report one call of ``add_vectors``; ``read == added + repeated``.
 
     Attributes:
-        name: Of the set.
-        dimension: Numbers of each vector.
+        name: Name of the set.
+        dimension: Numbers per vector.
         dtype: ``float32`` or ``float16``.
-        read: Rows.
-        added: Texts that have a vector now and had none.
-        repeated: Rows of texts that had one already, which stays, or that came before.
-        vectors: How many the set has now.
+        read: Rows of the table.
+        added: Texts that got a vector.
+        repeated: Rows of texts that had a vector, or that an earlier row has.
+        vectors: Vectors in the set now.
         commit: Number of its last commit.
         seconds: Wall time.
     """
@@ -80,35 +80,35 @@ def add_vectors(
     dtype: Dtype = "float32",
     progress: Progress | bool | None = None,
 ) -> AddedVectors:
-    """Keep vectors that were made elsewhere, by the texts they are of, whole or not at all.
+    """Store vectors from another program, by text; all rows or none.
 
-    They go into ``NAME.vectors.duckdb`` beside the corpus, which may itself be open to read
-    only. A vector is that of one text, and all chunks with that text share it. A text that has a
-    vector keeps it, and of rows of one text the first counts; the others are ``repeated``.
-    Who needs that file waits until the table is read to its end.
+    They are stored in ``NAME.vectors.duckdb`` next to the corpus, which may be open read-only. A
+    vector belongs to one text, and all chunks with that text share it. A text keeps its vector, and
+    the first row of a text counts; other rows are ``repeated``. Other users of that file wait
+    until the table is read.
 
     Args:
-        name: Of the set; all its vectors are of one dimension and from this verb.
+        name: Name of the set. All its vectors have one dimension and come from this verb.
         table: An Arrow table or reader of batches, data frame, ``datasets.Dataset``, dicts, the
             path of a Parquet file, or a mapping of names to NumPy arrays or lists. Its column
-            ``vector`` has lists of numbers or rows of a 2-D array. Which text each is of says
-            ``chunk_key``; or ``record_id`` and ``role``, and ``position`` where a record has
+            ``vector`` has lists of numbers or rows of a 2-D array. Other columns name the text:
+            ``chunk_key``; or ``record_id`` and ``role``, with ``position`` if a record has
             several sections of a role; or ``text``, the bare text of a chunk.
-        dtype: In which the numbers are kept.
-        progress: Called with rows done; True for a bar, None for one on a terminal.
+        dtype: Type of the stored numbers.
+        progress: A function of rows done; True for a bar, None for a bar on a terminal.
 
     Raises:
-        VectorError: A row names no text of the corpus, or several; or its vector is null, of
-            another dimension, or has a number that is not finite. It names the row, from 0, and
-            nothing of this call is kept.
+        VectorError: A row names no text of the corpus, or several. Or its vector is null, of
+            another dimension, or has a number that is not finite. The message has the number of
+            the row, from 0, and the call stores nothing.
     """
     started = time.monotonic()
-    given = (block for block in blocks(table, *_WHAT) if block.num_rows)
-    first = next(given, None)
+    parts = (block for block in blocks(table, *_WHAT) if block.num_rows)
+    first = next(parts, None)
     if first is None:
         raise VectorError("add_vectors: the table has no rows")
     form = one_of(_FORMS, first.column_names, *_WHAT)
-    store, of = VectorStore(corpus.path), VectorSet(name, _width(first), dtype, _MADE_BY)
+    store, vector_set = VectorStore(corpus.path), VectorSet(name, _width(first), dtype, _MADE_BY)
     kinds = {key: _KINDS[key] for key in form[:-1]}
     if "role" in form and "position" in first.column_names:
         kinds["position"] = _KINDS["position"]
@@ -117,19 +117,19 @@ def add_vectors(
 
         def checked_blocks() -> Iterator[tuple[Words, Matrix]]:
             nonlocal read
-            for block in chain([first], given):
-                named = typed(block, kinds, *_WHAT, read)
-                hashes = _hashes(corpus.database, named, _FORMS[form], read)
-                yield hashes, _matrix(block["vector"], of, read)
+            for block in chain([first], parts):
+                keys = typed(block, kinds, *_WHAT, read)
+                hashes = _hashes(corpus.database, keys, _FORMS[form], read)
+                yield hashes, _matrix(block["vector"], vector_set, read)
                 read += len(hashes)
                 work.tell(read)
 
-        added = store.append(of, checked_blocks())
+        added = store.append(vector_set, checked_blocks())
     now = store.need(name)
     return AddedVectors(
         name=name,
-        dimension=of.dimension,
-        dtype=of.dtype,
+        dimension=now.dimension,
+        dtype=now.dtype,
         read=read,
         added=added,
         repeated=read - added,
@@ -140,10 +140,10 @@ def add_vectors(
 
 
 def vectors(corpus: CorpusFile, /, name: str = "default") -> pa.Table:
-    """Return the vectors of a set, one row for each chunk of the newest version that has one.
+    """Return the vectors of a set, one row for each chunk of the newest version with a vector.
 
     Columns: ``chunk_key``, ``record_id``, ``role``, ``text_hash`` and ``vector``, a fixed-size
-    list; by ``chunk_key``. Equal texts have equal vectors. It holds all of them in memory.
+    list; by ``chunk_key``. Equal texts have equal vectors. All of them are in memory.
 
     Raises:
         VectorError: There is no such set.
@@ -153,29 +153,28 @@ def vectors(corpus: CorpusFile, /, name: str = "default") -> pa.Table:
     chunks = corpus.database.table("vectors/add/live", {"version": version})
     rows = found.rows(chunks["text_hash"].to_numpy())
     chunks = chunks.filter(column(rows >= 0))
-    return chunks.append_column("vector", found.of.lists(found.take(rows[rows >= 0])))
+    return chunks.append_column("vector", found.vector_set.lists(found.take(rows[rows >= 0])))
 
 
-def _hashes(database: Database, named: pa.Table, sql: str, first: int) -> Words:
+def _hashes(database: Database, keys: pa.Table, sql: str, first: int) -> Words:
     """Return the hash of the text of each row; ``first`` is the number of the first."""
-    asked = named.append_column("number", [np.arange(len(named))])
-    if sql == "vectors/add/of_sections" and "position" not in named.column_names:
-        asked = asked.append_column("position", pa.nulls(len(named), pa.int64()))
-    with database.registered(incoming=asked):
+    rows = keys.append_column("number", [np.arange(len(keys))])
+    if sql == "vectors/add/of_sections" and "position" not in keys.column_names:
+        rows = rows.append_column("position", pa.nulls(len(keys), pa.int64()))
+    with database.registered(incoming=rows):
         found = database.table(sql)
     texts, hashes = (found[name].to_numpy() for name in ("texts", "text_hash"))
     wrong = np.flatnonzero(texts != 1)
     if len(wrong):
         row = int(wrong[0])
-        keys = ", ".join(
-            f"{name} {shown(repr(named[name][row].as_py()), 80)}" for name in named.column_names
+        values = ", ".join(
+            f"{name} {shown(repr(keys[name][row].as_py()), 80)}" for name in keys.column_names
         )
-        what = f"{counted(int(texts[row]), 'different text')}" if texts[row] else "no text"
+        count = f"{counted(int(texts[row]), 'different text')}" if texts[row] else "no text"
         raise VectorError(
-            f"add_vectors: row {first + row} is of {keys}, of which the corpus has {what} "
-            f"({counted(len(wrong), 'such row')} in its block). Each text has a vector of its own: "
-            f"name it by 'text', by 'chunk_key' as in the table chunks, which chunking anew "
-            f"changes, or a section by 'position' too"
+            f"add_vectors: row {first + row}: the corpus has {count} for {values} "
+            f"({counted(len(wrong), 'such row')} in its block). Give 'text', or a 'chunk_key' of "
+            f"the table chunks (chunking changes it), or also the 'position' of a section"
         )
     return cast(Words, hashes)
 
@@ -190,26 +189,26 @@ def _width(block: pa.Table) -> int:
     return int(pc.list_value_length(block["vector"])[0].as_py() or 0)
 
 
-def _matrix(vectors: pa.ChunkedArray, of: VectorSet, first: int) -> Matrix:
+def _matrix(vectors: pa.ChunkedArray, vector_set: VectorSet, first: int) -> Matrix:
     """Return a column of lists as a finite matrix in the type of a set."""
-    what, width = f"vectors {of.name!r}", of.dimension
+    what, width = f"vectors {vector_set.name!r}", vector_set.dimension
     lengths = pc.list_value_length(vectors)
     fits = pc.fill_null(pc.equal(lengths, width), False)
     if (row := pc.index(fits, False).as_py()) >= 0:
-        has = "no vector" if lengths[row].as_py() is None else f"one of {lengths[row]} dimensions"
-        raise VectorError(f"{what} have {width} dimensions, and row {first + row} has {has}")
+        has = "no vector" if lengths[row].as_py() is None else f"{lengths[row]} dimensions"
+        raise VectorError(f"{what} have {width} dimensions, but row {first + row} has {has}")
     is_fixed = pa.types.is_fixed_size_list(vectors.type)
     flat = numbers_of(vectors) if is_fixed else vectors.combine_chunks().flatten()
     if not pa.types.is_floating(flat.type) and not pa.types.is_integer(flat.type):
         raise VectorError(f"{what}: vector has lists of {flat.type}; give lists of numbers")
-    given = flat.to_numpy(zero_copy_only=False).reshape(len(vectors), width)  # null is NaN
+    numbers = flat.to_numpy(zero_copy_only=False).reshape(len(vectors), width)  # null is NaN
     with np.errstate(over="ignore"):
-        made = given.astype(of.numpy_type, order="C", copy=False)
-    finite = np.isfinite(made)
+        matrix = numbers.astype(vector_set.numpy_type, order="C", copy=False)
+    finite = np.isfinite(matrix)
     if not finite.all():
         row, place = (int(at[0]) for at in np.nonzero(~finite))
         raise VectorError(
-            f"{what}: row {first + row} has {given[row, place]} as its number {place}; every "
-            f"number must be finite in {of.dtype}"
+            f"{what}: row {first + row} has {numbers[row, place]} as its number {place}; every "
+            f"number must be finite in {vector_set.dtype}"
         )
-    return cast(Matrix, made)
+    return cast(Matrix, matrix)

@@ -1,8 +1,8 @@
 """Rank candidates by the cosine of vectors: exactly, by blocks of matrix products."""
 
-# The score of two sections is that of their closest windows. All pairs within 2e-5 of the last
-# kept, or of the positive, are scored again in double precision, in steps of 2^-20. Ties fall to
-# the smaller record id. So blocks, threads and workers change nothing.
+# The score of two sections is the score of their closest windows. Pairs within 2e-5 of the last
+# candidate, or of the positive, are scored again in double precision, in steps of 2^-20. The
+# smaller record id wins a tie. So blocks, threads and workers change nothing.
 
 from __future__ import annotations
 
@@ -17,15 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from duckplets.base.arrays import (
-    Flags,
-    IntegerLists,
-    Integers,
-    merged,
-    places,
-    stretches,
-    turns,
-)
+from duckplets.base.arrays import Flags, IntegerLists, Integers, merged, places, stretches, turns
 from duckplets.base.prefetch import Lookahead
 from duckplets.base.settings import Name, check
 from duckplets.db.database import Database
@@ -40,12 +32,12 @@ from duckplets.vectors.store import VectorStore
 Singles = npt.NDArray[np.float32]
 Query = Literal["anchor", "positive", "both"]
 
-_ANCHORS = 512  # anchors of a block, at most 1,024: ten bits have their numbers
+_ANCHORS = 512  # anchors of a block; at most 1,024, because ``_sorted`` has ten bits for them
 _WINDOWS = 2048  # documents compared at a time
-_PAIRS, _CACHED = 1 << 16, 512  # pairs looked at again together, and multiplied together
-_MANY = 8  # documents of a query, on average, from which one product of them all is quicker
-_UNSURE = 1e-4  # of a step of 2^-20: far beyond what the order of a sum of 65,536 can change
-_NEAR = np.float32(2e-5)  # beyond the error of single precision for unit vectors
+_PAIRS, _CACHED = 1 << 16, 512  # pairs scored again together, and multiplied together
+_MANY = 8  # mean number of documents per query from which one matrix product is faster
+_UNSURE = 1e-4  # of a step of 2^-20: far above the effect of the order of 65,536 summands
+_NEAR = np.float32(2e-5)  # above the error of single precision for unit vectors
 _LOWEST = np.float32(-4)  # below any cosine
 
 
@@ -54,10 +46,10 @@ class Dense(Scorer):
     """Rank candidates by the cosine of their vectors, as in ``mine(by=dp.Dense("default"))``.
 
     Attributes:
-        vectors: Name of a set of vectors, which all texts of the recipe must have.
-        query: What is compared with documents: the ``anchor``, its ``positive``, or ``both``,
-            whichever is closer.
-        name: What the scorer is called, as in ``dp.Negatives(by="dense")``.
+        vectors: Name of a set of vectors. All texts of the recipe need a vector.
+        query: The text that is compared with documents: the ``anchor``, its ``positive``, or the
+            closer of ``both``.
+        name: Name of the scorer, as in ``dp.Negatives(by="dense")``.
 
     Raises:
         RecipeError: A value is wrong.
@@ -72,16 +64,16 @@ class Dense(Scorer):
         own_name(self.name, "dense: name")
 
     def settings(self, job: Job) -> dict[str, Any]:
-        """Return what its candidates follow from.
+        """Return the set of vectors and the query, which determine its candidates.
 
         Raises:
-            VectorError: There are no such vectors.
+            VectorError: There is no such set.
         """
-        of = VectorStore(Path(str(job.database.path))).need(self.vectors)
-        return {"vectors": self.vectors, "digest": of.digest, "query": self.query}
+        digest = VectorStore(Path(str(job.database.path))).need(self.vectors).digest
+        return {"vectors": self.vectors, "digest": digest, "query": self.query}
 
     def search(self, job: Job, guards: Guards, start: int) -> Searched:
-        """Yield the best documents of every block of anchors, from one on.
+        """Yield every block of anchors from number ``start``, with the best documents.
 
         Raises:
             VectorError: Texts lack a vector.
@@ -91,36 +83,35 @@ class Dense(Scorer):
         database, path = job.database, Path(str(job.database.path))
         windows = _Windows(database, opened(path, self.vectors), guards)
 
-        def of_block(block: slice) -> tuple[slice, TopDocuments]:
+        def searched(block: slice) -> tuple[slice, TopDocuments]:
             anchors = guards.anchors[block]
             own = IntegerLists(np.arange(len(anchors) + 1), anchors)
             positives = guards.positives_of(block)
-            asked = {"anchor": [own], "positive": [positives], "both": [own, positives]}[self.query]
-            queries, _ = merged([sections.then(windows.of_section) for sections in asked])
-            return block, _found(windows, queries, positives, guards.exclude(block), job.depth)
+            lists = {"anchor": [own], "positive": [positives], "both": [own, positives]}[self.query]
+            queries, _ = merged([sections.then(windows.of_section) for sections in lists])
+            return block, _best(windows, queries, positives, guards.exclude(block), job.depth)
 
-        calls = (partial(of_block, block) for block in guards.blocks(start, most=_ANCHORS))
+        calls = (partial(searched, block) for block in guards.blocks(start, most=_ANCHORS))
         found = Lookahead(calls, "duckplets-dense", most=job.threads - 1, threads=job.threads)
-        # each block has a thread: BLAS threads would spin between products, and the rest use one
+        # a thread for each block: BLAS threads would spin between products
         with threadpool_limits(1, "blas"), closing(found):
             yield from found
 
 
 class _Windows:
-    """The windows of all sections involved, with their vectors, by number of section."""
+    """Hold the windows of all sections with their vectors, by number of section."""
 
     def __init__(self, database: Database, vectors: OpenedVectors, guards: Guards) -> None:
         keys = guards.sections.keys
-        asked = pa.table({"section": np.arange(len(keys)), "section_key": keys})
-        with database.registered(wanted=asked):
+        numbered = pa.table({"section": np.arange(len(keys)), "section_key": keys})
+        with database.registered(wanted=numbered):
             found = database.table("vectors/dense/windows")
-        self._vectors = vectors
+        self._vectors, name = vectors, vectors.vector_set.name
         self._rows = vectors.rows(found["text_hash"].to_numpy())
-        if lacking := int(np.count_nonzero(self._rows < 0)):
+        if missing := int(np.count_nonzero(self._rows < 0)):
             raise VectorError(
-                f"{lacking:,} of {len(self._rows):,} windows have no vector in "
-                f"{vectors.of.name!r}; make them: duckplets embed {database.path} … --name "
-                f"{vectors.of.name}"
+                f"{missing:,} of {len(self._rows):,} windows have no vector in {name!r}; make "
+                f"them: duckplets embed {database.path} … --name {name}"
             )
         sections = found["section"].to_numpy()
         starts = np.searchsorted(sections, np.arange(len(keys) + 1))
@@ -139,7 +130,7 @@ class _Windows:
         return found
 
     def blocks(self) -> Iterator[tuple[Integers, Singles, Integers]]:
-        """Yield documents with the vectors of their windows, and where each begins."""
+        """Yield documents with the vectors of their windows, and the first window of each."""
         sizes = self.of_section.lengths[self.documents]
         for part in stretches(sizes, rows=_WINDOWS, total=_WINDOWS):
             windows = self.of_section.take(self.documents[part])
@@ -151,11 +142,11 @@ class _Windows:
         for low in range(0, len(owners), _PAIRS):
             part = slice(low, low + _PAIRS)
             own = queries.take(owners[part])
-            theirs = self.of_section.take(documents[part][own.owners()])
-            starts = theirs.starts[own.starts]
+            others = self.of_section.take(documents[part][own.owners()])
+            starts = others.starts[own.starts]
             some = starts[:-1] < starts[1:]
             if some.any():
-                found = self._cosines(own.values[theirs.owners()], theirs.values)
+                found = self._cosines(own.values[others.owners()], others.values)
                 scores[part][some] = np.maximum.reduceat(found, starts[:-1][some])
         return scores
 
@@ -171,7 +162,7 @@ class _Windows:
             own = self._vectors.take(one).astype(np.float64)[0]
             found[low:high] = self._vectors.take(others).astype(np.float64) @ own
         found *= SCALE / lengths
-        # BLAS adds up in an order of its own: what that may round otherwise is added up in ours
+        # sums of BLAS have any order, so sums near a rounding limit are added again in our order
         (unsure,) = np.nonzero(np.abs(found - np.floor(found) - 0.5) < _UNSURE)
         again = self._summed(left[unsure], right[unsure])
         found[unsure] = again / lengths[unsure] * SCALE
@@ -180,14 +171,14 @@ class _Windows:
     def _summed(self, left: Integers, right: Integers) -> npt.NDArray[np.float64]:
         """Return the products of pairs of windows, added up in one order."""
         found = np.empty(len(left))
-        for low in range(0, len(left), _CACHED):  # longer ones leave the cache: half as fast
+        for low in range(0, len(left), _CACHED):  # longer parts leave the cache: half as fast
             part = slice(low, low + _CACHED)
             one, other = (self._vectors.take(self._rows[at[part]]) for at in (left, right))
             found[part] = np.multiply(one, other, dtype=np.float64).sum(axis=1)
         return found
 
 
-def _found(
+def _best(
     windows: _Windows,
     queries: IntegerLists,
     positives: IntegerLists,
@@ -196,44 +187,44 @@ def _found(
 ) -> TopDocuments:
     """Return the best documents of a block of anchors."""
     count = len(queries)
-    asking = positives.owners()  # the anchor of every positive
-    scored = windows.scores(queries, asking, positives.values)
+    anchors = positives.owners()  # the anchor of every positive
+    scored = windows.scores(queries, anchors, positives.values)
     near, edge = _Near(count, depth), (scored / SCALE).astype(np.float32)
-    higher, doubtful = np.zeros(len(asking), np.int64), [(np.zeros(0, np.int64),) * 2]
-    own = IntegerLists(positives.starts, np.arange(len(asking)))
+    higher, doubtful = np.zeros(len(anchors), np.int64), [(np.zeros(0, np.int64),) * 2]
+    own = IntegerLists(positives.starts, np.arange(len(anchors)))
     for documents, products in _products(windows, queries, excluded):
         rows, columns, found = near.add(products, documents)
-        theirs = own.take(rows)
-        of, which = theirs.values, theirs.owners()
-        columns, found = columns[which], found[which]
-        # of most anchors all that is as near as the positive is among these
-        whole = edge[of] - _NEAR >= near.floor[asking[of]]
-        of, columns, found = of[whole], columns[whole], found[whole]
-        above, perhaps = found > edge[of] + _NEAR, found >= edge[of] - _NEAR
-        higher += np.bincount(of[above], minlength=len(asking))
-        doubtful.append((of[perhaps & ~above], documents[columns[perhaps & ~above]]))
-        (deep,) = np.nonzero(edge - _NEAR < near.floor[asking])
+        lists = own.take(rows)
+        at, place = lists.values, lists.owners()  # numbers of positives, and of pairs
+        columns, found = columns[place], found[place]
+        # if the floor is below a positive, all documents as near as it are among the pairs
+        whole = edge[at] - _NEAR >= near.floor[anchors[at]]
+        at, columns, found = at[whole], columns[whole], found[whole]
+        above, perhaps = found > edge[at] + _NEAR, found >= edge[at] - _NEAR
+        higher += np.bincount(at[above], minlength=len(anchors))
+        doubtful.append((at[perhaps & ~above], documents[columns[perhaps & ~above]]))
+        (deep,) = np.nonzero(edge - _NEAR < near.floor[anchors])
         if len(deep):
-            sure, rows, columns = _higher(products[asking[deep]], edge[deep])
+            sure, rows, columns = _higher(products[anchors[deep]], edge[deep])
             higher[deep] += sure
             doubtful.append((deep[rows], documents[columns]))
-    of, documents = (np.concatenate(each) for each in zip(*doubtful, strict=True))
-    again = windows.scores(queries, asking[of], documents)
-    higher += np.bincount(of[again > scored[of]], minlength=len(asking))
-    owners, documents = near.found()
+    at, documents = (np.concatenate(each) for each in zip(*doubtful, strict=True))
+    again = windows.scores(queries, anchors[at], documents)
+    higher += np.bincount(at[again > scored[at]], minlength=len(anchors))
+    owners, documents = near.pairs()
     scores = windows.scores(queries, owners, documents)
     owners, documents, scores = _sorted(owners, documents, scores)
-    kept, every = turns(owners) < depth, count * len(windows.documents)
+    is_best, total = turns(owners) < depth, count * len(windows.documents)
     guarded = np.bincount(excluded.reasons, minlength=len(REASONS))
     if (allowed := excluded.allowed) is not None:
         refused = excluded.documents.find(allowed.owners(), allowed.values) >= 0
-        guarded[-1] = every - len(excluded.reasons) - np.count_nonzero(~refused)
+        guarded[-1] = total - len(excluded.reasons) - np.count_nonzero(~refused)
     return TopDocuments(
-        owners=owners[kept],
-        documents=documents[kept],
-        scores=scores[kept] / SCALE,
-        positives=RankedPositives(asking, positives.values, scored / SCALE, higher + 1),
-        matched=every,
+        owners=owners[is_best],
+        documents=documents[is_best],
+        scores=scores[is_best] / SCALE,
+        positives=RankedPositives(anchors, positives.values, scored / SCALE, higher + 1),
+        matched=total,
         guarded=guarded,
     )
 
@@ -241,7 +232,7 @@ def _found(
 def _products(
     windows: _Windows, queries: IntegerLists, excluded: Excluded
 ) -> Iterator[tuple[Integers, Singles]]:
-    """Yield documents with their cosines to queries, those that are excluded below all others."""
+    """Yield documents with their cosines to queries; excluded ones are below all others."""
     vectors = windows.take(queries.values)
     for documents, others, starts in windows.blocks():
         products = vectors @ others.T
@@ -254,10 +245,10 @@ def _products(
 
 
 def _higher(products: Singles, edge: Singles) -> tuple[Integers, Integers, Integers]:
-    """Return how many products of each row are surely above its edge, and which may be."""
+    """Return the number of products surely above the edge of each row, and the doubtful ones."""
     above, perhaps = products > edge[:, None] + _NEAR, products >= edge[:, None] - _NEAR
-    # a call a row takes a fifth of the time of one with axis=1
-    sure, most = (np.fromiter(map(np.count_nonzero, of), np.int64) for of in (above, perhaps))
+    # one call per row takes a fifth of the time of a call with axis=1
+    sure, most = (np.fromiter(map(np.count_nonzero, f), np.int64) for f in (above, perhaps))
     (odd,) = np.nonzero(most > sure)
     rows, columns = _where(perhaps[odd] & ~above[odd])
     return sure, odd[rows], columns
@@ -267,7 +258,7 @@ def _sorted(
     owners: Integers, documents: Integers, scores: Integers
 ) -> tuple[Integers, Integers, Integers]:
     """Sort pairs by owner, falling score and document."""
-    # a word a pair, of 10, 22 and 31 bits, sorts several times as fast as three keys
+    # one word per pair, of 10, 22 and 31 bits, sorts several times as fast as three keys
     words = np.sort((owners << 53) + ((SCALE - scores) << 31) + documents)
     return words >> 53, words & ((1 << 31) - 1), SCALE - ((words >> 31) & ((1 << 22) - 1))
 
@@ -284,18 +275,18 @@ def _mask(products: Singles, documents: Integers, excluded: Excluded) -> None:
 
 
 def _within(documents: Integers, lists: IntegerLists) -> tuple[Integers, Integers]:
-    """Return owner and place of what lists have of some documents."""
+    """Return the owner and place of each listed document that is among some documents."""
     at = places(documents, lists.values)
     return lists.owners()[at >= 0], at[at >= 0]
 
 
 def _where(flags: Flags) -> tuple[Integers, Integers]:
-    """Return rows and columns of what is set: ten times as fast as NumPy's own where few are."""
+    """Return rows and columns of set flags: ten times as fast as ``np.nonzero`` if few are set."""
     return np.divmod(np.flatnonzero(flags), flags.shape[1])
 
 
 class _Near:
-    """Documents that may be among the best of each anchor, updated range by range."""
+    """Collect the pairs that may be among the best of each anchor, range by range."""
 
     def __init__(self, count: int, depth: int) -> None:
         self._depth = depth
@@ -305,7 +296,7 @@ class _Near:
         self._scores = np.zeros(0, np.float32)
 
     def add(self, products: Singles, documents: Integers) -> tuple[Integers, Integers, Singles]:
-        """Look at further documents; return rows, columns and products from the floor on."""
+        """Add documents; return rows, columns and products at or above the floor."""
         width = products.shape[1]
         if width > self._depth and self._bound.min() <= _LOWEST:
             own = np.partition(products, width - self._depth, axis=1)[:, width - self._depth]
@@ -320,19 +311,19 @@ class _Near:
             self._prune()
         return rows, columns, found
 
-    def found(self) -> tuple[Integers, Integers]:
-        """Return owners and documents of all pairs to be scored again."""
+    def pairs(self) -> tuple[Integers, Integers]:
+        """Return owners and documents of all pairs to score again."""
         self._prune()
         return self._owners, self._documents
 
     def _prune(self) -> None:
-        # by owner and falling score, as one word: bits of a float order as it does, but for a sign
+        # sort by owner and falling score in one word: float bits sort like floats after this change
         bits = self._scores.view(np.int32)
         bits = np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
         order = np.argsort((self._owners << 32) - bits)
         owners, scores = self._owners[order], self._scores[order]
         last = np.flatnonzero(turns(owners) == self._depth - 1)
         self._bound[owners[last]] = np.maximum(self._bound[owners[last]], scores[last])
-        kept = scores >= self._bound[owners] - _NEAR
-        self._owners, self._scores = owners[kept], scores[kept]
-        self._documents = self._documents[order][kept]
+        is_near = scores >= self._bound[owners] - _NEAR
+        self._owners, self._scores = owners[is_near], scores[is_near]
+        self._documents = self._documents[order][is_near]

@@ -1,7 +1,7 @@
 """Embed the texts of a corpus that have no vector yet."""
 
-# Committed texts are done, so continuing needs no state. Texts come by the quantile of their hash
-# within their split: each split has its share at any time. A kill costs at most ten seconds.
+# Committed texts are done, so continuing needs no state. Texts are sorted by the quantile of their
+# hash within their split, so each split has its share at any time. A kill costs ten seconds.
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ _SECONDS, _MOST_NUMBERS = 10.0, 1 << 24  # of a commit
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EmbedReport(Reported):
-    """What ``embed`` did.
+    """Report one call of ``embed``.
 
     Attributes:
-        name: Of the set.
-        path: The file that it lies in.
-        dimension: Of its vectors; None while it has none.
-        dtype: Of their numbers.
-        made_by: What the set is tied to.
-        texts: Distinct texts of the chunks of live records, of the split if one was named.
-        there: Those that had a vector before.
-        embedded: Those that have got one.
-        failed: Those that the function fails on; why is in the table ``vector_failures``.
-        reasons: How many of them by reason.
-        prompted: Texts with a prompt that occur in other roles too, and have it for all.
-        seconds: Wall time, with that of loading a model.
-        rate: Texts embedded a second, while embedding.
+        name: Name of the set.
+        path: File of the set.
+        dimension: Dimension of its vectors; None without vectors.
+        dtype: Type of their numbers.
+        made_by: Identity of the function or model that makes the set.
+        texts: Distinct texts of the chunks of live records, of one split if you named it.
+        there: Texts that had a vector before.
+        embedded: Texts that got a vector.
+        failed: Texts on which the function failed; the table ``vector_failures`` has the reasons.
+        reasons: Failed texts by reason.
+        prompted: Texts with a prompt that also occur in other roles, and have the prompt there.
+        seconds: Wall time, with the loading of a model.
+        rate: Texts embedded per second, without the loading.
     """
 
     name: str
@@ -98,41 +98,41 @@ def embed(
     made_by: str | None = None,
     progress: Progress | bool | None = None,
 ) -> EmbedReport:
-    """Give a vector to every chunk's text that has none yet, in the file beside the corpus.
+    """Make a vector for every chunk text without one, in the file next to the corpus.
 
-    Stopped, interrupted or killed, it goes on where it was when it is called again: what is
-    committed stays, and no text is embedded twice. Texts come so that each split has its
-    share of what is done. The corpus itself is only read.
+    If a call is stopped, interrupted or killed, the next call continues: committed vectors stay,
+    and no text is embedded twice. Every split gets its share at any time. The corpus itself is
+    only read.
 
     Args:
         model: A function of a list of texts that returns their vectors, (texts, dimension),
-            as an array, a tensor or lists; an object with such an ``encode``; or the name or
-            folder of a sentence-transformers model, or ``module:function``.
-        name: Name of the set. A corpus may have several, side by side.
-        split: Texts that this split has; by default all.
-        batch_size: Texts of a call, at most. They are of about one length.
-        retries: How often a call that fails is made again. Then it is halved, until the
-            texts that fail are alone; they are kept with the reason in ``vector_failures``,
-            and tried again when this is called again.
-        max_failures: When more than this share of the last 200 texts fail, it stops.
-        dtype: Type of the numbers that are kept: ``float32`` or ``float16``.
-        prompts: What stands before texts of a role (``anchor``, ``context``, ``rejected``).
+            as an array, a tensor or lists; an object with such an ``encode``; the name or
+            folder of a sentence-transformers model; or ``module:function``.
+        name: Name of the set. A corpus may have several sets.
+        split: Embed the texts of this split only. Default: all.
+        batch_size: Largest number of texts in a call. They have about the same length.
+        retries: Number of repetitions of a failed call. Then its texts are halved until the
+            failing texts are alone. Those are stored with the reason in ``vector_failures``; the
+            next call of ``embed`` tries them again.
+        max_failures: Stop when more than this share of the last 200 texts fails.
+        dtype: Type of the stored numbers: ``float32`` or ``float16``.
+        prompts: Prompt before texts of each role (``anchor``, ``context``, ``rejected``).
             A text in several roles has the prompt of the first in this order.
-        made_by: What the set is tied to in the place of the function's qualified name. Of a
-            sentence-transformers model that is its name, a digest of its weights and its
-            longest text. Prompts belong to it.
-        progress: Called with texts done and their number; True or False for a bar on stderr
-            or none, by default a bar if stderr is a terminal.
+        made_by: Identity of the function, instead of its qualified name. A sentence-transformers
+            model is identified by its name, a digest of its weights and its longest text. Prompts
+            are part of the identity.
+        progress: A function of texts done and their number; True or False for a bar on stderr
+            or none. Default: a bar if stderr is a terminal.
 
     Raises:
-        VectorError: An argument is wrong, the set is there and was made by something else,
-            another process embeds it, or too many texts fail; what was done is kept.
+        VectorError: An argument is wrong, the set exists and has another maker, another process
+            embeds it, or too many texts fail. Finished vectors are stored.
         SplitError: There is no such split, or there are no splits yet.
-        ExtensionError: A model is named, and sentence-transformers is missing.
+        ExtensionError: You named a model, and sentence-transformers is missing.
     """
     database, begun = corpus.database, time.monotonic()
     if name == BM25:
-        raise VectorError(f"name={name!r} means the text search in search(by=…); give another one")
+        raise VectorError(f"name={name!r} is reserved for the text search; give another name")
     name = checked("name", name, Annotated[str, Name()], VectorError)
     batch_size = checked("batch_size", batch_size, BatchSize, VectorError)
     retries = checked("retries", retries, Retries, VectorError)
@@ -146,11 +146,11 @@ def embed(
     with alone(_lock_file(store.path, name)) as is_alone:
         if not is_alone:
             raise VectorError(
-                f"another one embeds into the set {name!r} of {store.path} at this moment; wait "
-                f"for its end, or embed into a set of another name="
+                f"another process embeds into the set {name!r} of {store.path}; wait for its end, "
+                f"or give another name="
             )
         encoder = encoder_of(model, prompts=prompts, made_by=made_by)
-        known = _joined(store, name, dtype, encoder)
+        known = _stored(store, name, dtype, encoder)
         wanted = known or VectorSet(name, encoder.dimension or 0, dtype, encoder.made_by)
         calls = Calls(
             encoder,
@@ -187,46 +187,46 @@ def _lock_file(path: Path, name: str) -> Path:
     return path.with_name(f".{path.stem}.{mark}.lock")
 
 
-def _joined(store: VectorStore, name: str, dtype: Dtype, encoder: Encoder) -> VectorSet | None:
-    """Return the set of that name, if it is there and was made by the same."""
+def _stored(store: VectorStore, name: str, dtype: Dtype, encoder: Encoder) -> VectorSet | None:
+    """Return the set of a name; refuse one of another maker."""
     found = store.find(name)
     if found is None:
         return None
-    told = encoder.made_by
-    if "digest" in told and found.made_by.get("digest") == told["digest"]:
-        told["model"] = found.made_by.get("model", told["model"])  # the same one, elsewhere
-    refuse_other(found, replace(found, dtype=dtype, made_by=told))
+    made_by = encoder.made_by
+    if "digest" in made_by and found.made_by.get("digest") == made_by["digest"]:
+        made_by["model"] = found.made_by.get("model", made_by["model"])  # its path may differ
+    refuse_other(found, replace(found, dtype=dtype, made_by=made_by))
     return found
 
 
-# -- what is to be done, and in which order -------------------------------------------------------
+# -- the queue ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedQueue:
-    """Texts that have no vector, in the order in which they are to get one."""
+    """List the texts without a vector, in the order of embedding."""
 
     hashes: Words
-    keys: Integers  # a chunk that has the text, of each
+    keys: Integers  # a chunk with each text
     characters: Integers
-    prompts: Integers  # the prompt of each, by its number in ``told``
-    told: tuple[str | None, ...]  # the last for all other roles, None where nobody has given any
-    texts: int  # with those that have a vector
-    prompted: int  # how many of these have a prompt and occur in other roles too
+    prompts: Integers  # number of each text's prompt in ``prompt_texts``
+    prompt_texts: tuple[str | None, ...]  # the last for other roles, None without prompts
+    texts: int  # number of texts, with or without a vector
+    prompted: int  # texts with a prompt that also occur in other roles
 
     def batches(self, block: slice, size: int) -> Iterator[Integers]:
         """Yield the places in a block that are embedded together, the longest first."""
         characters, prompts = self.characters[block], self.prompts[block]
         order = np.lexsort((-characters, prompts))
         for prompt in np.unique(prompts).tolist():
-            of = order[prompts[order] == prompt]
-            yield from (of[at : at + size] for at in range(0, len(of), size))
+            same = order[prompts[order] == prompt]
+            yield from (same[at : at + size] for at in range(0, len(same), size))
 
 
 def _work(
     database: Database, split: str | None, prompts: Prompts, known: Words | None
 ) -> EmbedQueue:
-    """Return the texts that have no vector, in order."""
+    """Return the texts without a vector, in order."""
     parameters = {"split": split, "splits": [*SPLITS], "roles": [*prompts]}
     found = database.table("vectors/embed/distinct_texts", parameters)
     columns = {name: found[name].to_numpy() for name in found.column_names}
@@ -237,27 +237,29 @@ def _work(
         keys=columns["chunk_key"][new],
         characters=columns["characters"][new].astype(np.int64),
         prompts=roles[new].astype(np.int64) - 1,
-        told=(*prompts.values(), "" if prompts else None),
+        prompt_texts=(*prompts.values(), "" if prompts else None),
         texts=len(hashes),
         prompted=int((columns["last_role"] != roles).sum()),
     )
 
 
-# -- doing it -------------------------------------------------------------------------------------
+# -- the work -------------------------------------------------------------------------------------
 
 
 class _Embedding:
-    """One call of ``embed`` under way."""
+    """Run one call of ``embed``."""
 
-    def __init__(self, database: Database, store: VectorStore, of: VectorSet, calls: Calls) -> None:
-        self.embedded = 0  # texts that have got a vector and are committed
+    def __init__(
+        self, database: Database, store: VectorStore, vector_set: VectorSet, calls: Calls
+    ) -> None:
+        self.embedded = 0  # texts with a committed vector
         self.failed = 0
-        self._database, self._store, self._set, self._calls = database, store, of, calls
-        self._found: list[tuple[Words, NDArray[Any]]] = []  # that is not committed yet
+        self._database, self._store, self._set, self._calls = database, store, vector_set, calls
+        self._found: list[tuple[Words, NDArray[Any]]] = []  # not committed yet
         self._failed: dict[int, str] = {}
 
     def run(self, queue: EmbedQueue, batch_size: int, work: Work) -> None:
-        """Embed all texts; stop after too many failures, and say how to continue."""
+        """Embed all texts; raise after too many failures."""
         blocks = stretches(queue.characters, rows=_BATCHES * batch_size, total=_MOST_CHARACTERS)
         done, committed = 0, time.monotonic()
         try:
@@ -267,39 +269,39 @@ class _Embedding:
                 ):
                     done += self._embed(*batch)
                     work.tell(done, len(queue.hashes))
-                    held = sum(vectors.size for _, vectors in self._found)
-                    if held > _MOST_NUMBERS or time.monotonic() - committed > _SECONDS:
+                    numbers = sum(vectors.size for _, vectors in self._found)
+                    if numbers > _MOST_NUMBERS or time.monotonic() - committed > _SECONDS:
                         self._commit()
                         committed = time.monotonic()
             finally:
                 self._commit()
         except KeyboardInterrupt:
-            self._commit()  # it may have come while that was done
-            left = len(queue.hashes) - self.embedded
+            self._commit()  # the interrupt may have stopped the last commit
+            remaining = len(queue.hashes) - self.embedded
             raise KeyboardInterrupt(
-                f"interrupted: {counted(self.embedded, 'text')} embedded and kept in "
-                f"{self._store.path}; embed again to go on with the {left:,} that are left"
+                f"interrupted: {counted(self.embedded, 'text')} embedded and stored in "
+                f"{self._store.path}; call embed again for the remaining {remaining:,}"
             ) from None
 
     def _texts(
-        self, work: EmbedQueue, block: slice, batch_size: int
+        self, queue: EmbedQueue, block: slice, batch_size: int
     ) -> Iterator[tuple[Words, list[str], str | None]]:
-        """Yield the batches of a block: hashes, texts, and the prompt of all of them."""
-        hashes = work.hashes[block]
+        """Yield the batches of a block: hashes, texts, and their common prompt."""
+        hashes = queue.hashes[block]
         places = np.arange(len(hashes))
-        wanted = pa.table({"place": places, "chunk_key": work.keys[block], "text_hash": hashes})
+        wanted = pa.table({"place": places, "chunk_key": queue.keys[block], "text_hash": hashes})
         with self._database.registered(wanted=wanted):
             found = self._database.table("vectors/embed/texts")
         texts = np.full(len(hashes), None, dtype=object)
         texts[found["place"].to_numpy()] = found["text"].to_numpy(zero_copy_only=False)
-        for batch in work.batches(block, batch_size):
-            there = batch[texts[batch] != None]  # noqa: E711 - each of them; removed meanwhile
-            if len(there):
-                prompt = work.told[int(work.prompts[block][there[0]])]
-                yield hashes[there], texts[there].tolist(), prompt
+        for batch in queue.batches(block, batch_size):
+            stored = batch[texts[batch] != None]  # noqa: E711 - elementwise; None: removed since
+            if len(stored):
+                prompt = queue.prompt_texts[int(queue.prompts[block][stored[0]])]
+                yield hashes[stored], texts[stored].tolist(), prompt
 
     def _embed(self, hashes: Words, texts: list[str], prompt: str | None) -> int:
-        """Embed a batch; returns how many texts that were."""
+        """Embed a batch; return its number of texts."""
         done = self._calls.embed(texts, prompt)
         if len(done.rows):
             self._found.append((hashes[done.rows], done.vectors))
@@ -308,19 +310,19 @@ class _Embedding:
         if self._calls.is_enough:
             self._commit()
             raise self._calls.stopped(
-                f"{counted(self.embedded, 'text')} embedded and kept in {self._store.path}; mend "
-                f"what embeds and call embed again to go on"
+                f"{counted(self.embedded, 'text')} embedded and stored in {self._store.path}; "
+                f"repair the function and call embed again to continue"
             )
         return len(texts)
 
     def _commit(self) -> None:
-        """Put what has been found into the set, and failures beside it."""
+        """Write the waiting vectors and failures."""
         if self._found:
             hashes, vectors = (np.concatenate(parts) for parts in zip(*self._found, strict=True))
             self._set = replace(self._set, dimension=vectors.shape[1])
             self.embedded += self._store.append(self._set, [(hashes, vectors)])
             self._found = []
-        if self._failed and (self._set.set_id or self.embedded):  # there is such a set
+        if self._failed and (self._set.set_id or self.embedded):  # the set exists
             failed = np.fromiter(self._failed, np.uint64, len(self._failed))
             self._store.fail(self._set.name, failed, list(self._failed.values()))
             self._failed = {}

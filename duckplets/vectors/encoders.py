@@ -1,8 +1,8 @@
 """Turn a user's encoder into one kind of call, check its results, and find its failures."""
 
-# A set is tied to its maker: a sentence-transformers model by name, by a digest of weights and
-# vocabulary, and by its longest text. A folder and the object are the same model; training changes
-# it.
+# A set remembers its maker. A sentence-transformers model is identified by its name, a digest of
+# weights and vocabulary, and its longest text. A folder and its loaded object are the same model;
+# training changes the digest.
 
 from __future__ import annotations
 
@@ -38,26 +38,20 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoder:
-    """What turns texts into vectors."""
+    """Turn texts into vectors."""
 
-    # Takes texts and the prompt before them, or None where nobody has given prompts; returns
-    # whatever the user's function does.
+    # Takes texts and their prompt (None without prompts); returns the value of the user's function.
     call: Callable[[list[str], str | None], Any]
-    made_by: dict[str, Any]  # what a set of its vectors is tied to
-    dimension: int | None = None  # where that is known before the first call
+    made_by: dict[str, Any]  # the identity of the maker
+    dimension: int | None = None  # if known before the first call
 
 
-def encoder_of(
-    model: Any,
-    *,
-    prompts: Prompts,
-    made_by: str | None = None,
-) -> Encoder:
-    """Return what calls a function or a model; see ``embed`` for both and the arguments."""
+def encoder_of(model: Any, *, prompts: Prompts, made_by: str | None = None) -> Encoder:
+    """Return the encoder of a function or a model; see ``embed`` for the arguments."""
     if isinstance(model, str | Path):
-        named = str(model)
-        is_function = ":" in named and not Path(named).exists()
-        model = imported(named, "model", "batch", VectorError) if is_function else _loaded(named)
+        name = str(model)
+        is_function = ":" in name and not Path(name).exists()
+        model = imported(name, "model", "batch", VectorError) if is_function else _loaded(name)
     library = sys.modules.get("sentence_transformers")
     if library is not None and isinstance(model, library.SentenceTransformer):
         found = _of_sentence_transformers(model, prompts)
@@ -70,13 +64,13 @@ def encoder_of(
             f"model={shown(repr(model), 80)}: give a function of a list of texts, an object with "
             f"encode(), or the name or folder of a sentence-transformers model"
         )
-    given = checked("made_by", made_by, str | None, VectorError)
-    maker = found.made_by if given is None else {"function": given}
+    made_by = checked("made_by", made_by, str | None, VectorError)
+    maker = found.made_by if made_by is None else {"function": made_by}
     return replace(found, made_by=maker | {"prompts": prompts})
 
 
 def checked_prompts(prompts: Any) -> dict[str, str]:
-    """Return prompts by role, those that are not empty."""
+    """Return the prompts by role, without empty ones."""
     kind = Mapping[Literal["anchor", "context", "rejected"], str] | None
     found = checked("prompts", prompts, kind, VectorError)
     return {role: prompt for role, prompt in (found or {}).items() if prompt}
@@ -92,20 +86,20 @@ def _of_function(function: Callable[[list[str]], Any], name: str | None) -> Enco
 def name_of(function: Any, error: type[DuckpletsError] = VectorError) -> str:
     """Return the qualified name of a function or class."""
     if isinstance(function, partial):
-        raise error("a partial function has no name to tie its results to; give made_by='NAME'")
-    named = function if hasattr(function, "__qualname__") else type(function)
-    module = named.__module__.replace("__mp_main__", "__main__")  # as children call it
-    return f"{module}.{named.__qualname__}"
+        raise error("a partial function has no name of its own; give made_by='NAME'")
+    owner = function if hasattr(function, "__qualname__") else type(function)
+    module = owner.__module__.replace("__mp_main__", "__main__")  # the name in child processes
+    return f"{module}.{owner.__qualname__}"
 
 
-@lru_cache(maxsize=1)  # searches by text come one after the other
+@lru_cache(maxsize=1)  # for several searches by text
 def _loaded(name: str) -> Any:
     """Return the sentence-transformers model of a name or in a folder."""
     try:
         library = import_module("sentence_transformers")
     except ImportError:
         raise ExtensionError(
-            f"model={name!r} is loaded by sentence-transformers, which is not installed: "
+            f"model={name!r} needs sentence-transformers, which is not installed: "
             f"pip install 'duckplets[hf]'"
         ) from None
     try:
@@ -118,7 +112,7 @@ def _loaded(name: str) -> Any:
 
 def _of_sentence_transformers(model: Any, prompts: Prompts) -> Encoder:
     def call(texts: list[str], prompt: str | None) -> Any:
-        own = {} if prompt is None else {"prompt": prompt}  # "" keeps its default prompt away
+        own = {} if prompt is None else {"prompt": prompt}  # "" replaces its default prompt
         return model.encode(texts, batch_size=len(texts), show_progress_bar=False, **own)
 
     parts = [type(part).__name__ for part in model]
@@ -135,14 +129,14 @@ def _of_sentence_transformers(model: Any, prompts: Prompts) -> Encoder:
 
 
 def _model_name(model: Any) -> str:
-    """Return the name that a model was loaded by; of a folder its whole path."""
+    """Return the name that a model was loaded by, or the whole path of its folder."""
     config = getattr(getattr(model[0], "auto_model", None), "config", None)
     name = str(getattr(config, "_name_or_path", "") or name_of(type(model)))
     return str(Path(name).resolve()) if Path(name).is_dir() else name
 
 
 def _digest(model: Any, parts: list[str]) -> str:
-    """Return a digest of what was loaded: 32 hexadecimal digits."""
+    """Return a digest of parts, vocabulary and weights: 32 hexadecimal digits."""
     digest = hashlib.blake2b(json.dumps(parts).encode(), digest_size=16)
     vocabulary: dict[str, int] = getattr(model.tokenizer, "get_vocab", dict)()
     digest.update(json.dumps(sorted(vocabulary.items())).encode())
@@ -156,21 +150,21 @@ def _digest(model: Any, parts: list[str]) -> str:
 
 
 class UnfitError(Exception):
-    """What was returned is not what it should be."""
+    """Raised for a returned value of a wrong kind or shape."""
 
 
 class Embedded(NamedTuple):
-    """What became of a batch: a text may be in neither, where too many have failed."""
+    """Hold the outcome of a batch; after too many failures it lacks some texts."""
 
-    rows: Integers  # numbers of the texts that have a vector now, ascending
-    vectors: Array  # theirs, (rows, dimension)
-    failed: dict[int, str]  # why not, by the numbers of texts that failed
+    rows: Integers  # numbers of the texts with a vector, ascending
+    vectors: Array  # (rows, dimension)
+    failed: dict[int, str]  # the reason, by the number of a failed text
 
 
 class Calls:
-    """Calls of one encoder, made again up to ``retries`` times; finite vectors are kept."""
+    """Call one encoder, up to ``retries`` times more after a failure, and check the results."""
 
-    made, of, wanted = "vector", "text", "an array (texts, dimension)"  # words of its messages
+    result, item, wanted = "vector", "text", "an array (texts, dimension)"  # words of its messages
     error: type[DuckpletsError] = VectorError
 
     def __init__(
@@ -182,8 +176,8 @@ class Calls:
         retries: int = 0,
         max_failures: float = 1.0,
     ) -> None:
-        self.dimension = dimension  # of vectors, once it is known
-        self.reasons: Counter[str] = Counter()  # how many texts have failed, by reason
+        self.dimension = dimension  # of vectors, if known
+        self.reasons: Counter[str] = Counter()  # number of failed texts by reason
         self._encoder, self._dtype = encoder, np.dtype(dtype)
         self._retries, self._max_failures = retries, max_failures
         self._last: deque[bool] = deque(maxlen=WINDOW)
@@ -193,24 +187,24 @@ class Calls:
         """Whether too many of the last 200 texts have failed."""
         return sum(self._last) > self._max_failures * WINDOW
 
-    def stopped(self, what: str) -> DuckpletsError:
-        """Return the error of too many failures; ``what`` says what is kept, and how to go on."""
+    def stopped(self, advice: str) -> DuckpletsError:
+        """Return the error of too many failures, with advice on how to continue."""
         reason, count = self.reasons.most_common(1)[0]
         return self.error(
-            f"stopped, for {sum(self._last):,} of the last {WINDOW} {self.of}s failed, more than "
-            f"max_failures={self._max_failures:g}; {count:,} of all so: {reason}. {what}"
+            f"stopped: {sum(self._last):,} of the last {WINDOW} {self.item}s failed, more than "
+            f"max_failures={self._max_failures:g}; the reason of {count:,}: {reason}. {advice}"
         )
 
     def embed(self, texts: Sequence[str], prompt: str | None) -> Embedded:
-        """Embed a batch; if too many texts fail, stop before the last of them."""
+        """Embed a batch; after too many failures, skip the remaining texts."""
         found, failed = [(np.zeros(0, np.int64), self._none(0))], dict[int, str]()
-        left = [np.arange(len(texts))]
-        while left and not self.is_enough:
-            rows = left.pop()
+        remaining = [np.arange(len(texts))]
+        while remaining and not self.is_enough:
+            rows = remaining.pop()
             vectors, reason = self._tried([texts[row] for row in rows.tolist()], prompt)
             fits: Flags = np.asarray(np.isfinite(vectors).all(axis=1))
             if len(rows) > 1 and not fits.any():
-                left += np.array_split(rows, 2)[::-1]
+                remaining += np.array_split(rows, 2)[::-1]
                 continue
             found.append((rows[fits], vectors[fits]))
             for row in rows[~fits].tolist():
@@ -218,8 +212,8 @@ class Calls:
                 self.reasons[reason] += 1
             self._last.extend((~fits).tolist())
         some = [part for part in found if len(part[0])] or found
-        every, matrix = (np.concatenate(parts) for parts in zip(*some, strict=True))
-        return Embedded(every, matrix, failed)
+        numbers, matrix = (np.concatenate(parts) for parts in zip(*some, strict=True))
+        return Embedded(numbers, matrix, failed)
 
     def one(self, text: str, prompt: str | None) -> Array:
         """Return the vector of one text, (dimension,)."""
@@ -229,7 +223,7 @@ class Calls:
         return np.asarray(found)
 
     def _tried(self, texts: list[str], prompt: str | None) -> tuple[Array, str]:
-        """Return vectors, NaN where the call fails, and why those that are not finite fail."""
+        """Return vectors, NaN after a failure, and the reason of failures."""
         reason = ""
         for _ in range(1 + self._retries):
             try:
@@ -242,7 +236,7 @@ class Calls:
             except UnfitError as error:
                 reason = shown(error, _REASON)
                 continue
-            reason = f"its {self.made} is not finite in {self._dtype}"
+            reason = f"its {self.result} is not finite in {self._dtype}"
             if np.isfinite(found).all(axis=1).any():
                 self.dimension = found.shape[1]
                 return found, reason
@@ -252,22 +246,23 @@ class Calls:
         return np.full((count, self.dimension or 1), np.nan, self._dtype)
 
     def _checked(self, returned: Any, count: int) -> Array:
-        """Return what a call has returned as (count, dimension) of the type that is kept."""
+        """Return the value of a call as (count, dimension) in the stored type."""
         found = _array_of(returned, self.wanted)
         if found.ndim == 1 and self.dimension == 1:
             found = found[:, None]
         if found.ndim != 2:
             raise UnfitError(f"it returned an array of shape {found.shape}, not ({count}, d)")
-        if len(found) == 1 and count > 2:  # each text alone would look as it should
+        result, item = self.result, self.item
+        if len(found) == 1 and count > 2:  # calls of single texts would seem right
             raise self.error(
-                f"it returned one {self.made} for {count:,} {self.of}s: give {self.wanted}, a "
-                f"{self.made} for each {self.of} in their order"
+                f"it returned one {result} for {count:,} {item}s: return {self.wanted}, a {result} "
+                f"for each {item} in their order"
             )
         if len(found) != count:
-            raise UnfitError(f"it returned {len(found):,} {self.made}s for {count:,} {self.of}s")
+            raise UnfitError(f"it returned {len(found):,} {result}s for {count:,} {item}s")
         if found.shape[1] != (self.dimension or found.shape[1] or 1):
             raise UnfitError(
-                f"it returned {self.made}s of {found.shape[1]:,} numbers, not of "
+                f"it returned {result}s of {found.shape[1]:,} numbers, not of "
                 f"{self.dimension or 1:,}"
             )
         with np.errstate(all="ignore"):
@@ -275,7 +270,7 @@ class Calls:
 
 
 def _array_of(returned: Any, wanted: str) -> Array:
-    """Return numbers of NumPy, of a tensor or of lists of either as an array."""
+    """Return the numbers of an array, a tensor or lists as an array."""
     if isinstance(returned, list | tuple):
         returned = [_untensored(each) for each in returned]
     kind = type(returned).__name__
@@ -284,13 +279,13 @@ def _array_of(returned: Any, wanted: str) -> Array:
     except (ValueError, TypeError):
         raise UnfitError(f"it returned a {kind} of vectors that differ in length") from None
     if found.dtype.kind not in "fiu":
-        of = f" of {found.dtype}" if found.ndim else ""
-        raise UnfitError(f"it returned a {kind}{of}, no numbers: give {wanted}")
+        dtype = f" of {found.dtype}" if found.ndim else ""
+        raise UnfitError(f"it returned a {kind}{dtype}, no numbers: return {wanted}")
     return found
 
 
 def _untensored(value: Any) -> Any:
-    """Return a tensor as an array of the main memory; other values as they are."""
+    """Return a tensor as an array in main memory, and other values unchanged."""
     if not hasattr(value, "detach"):
         return value
     value = value.detach().cpu()

@@ -1,7 +1,6 @@
 """Score mined candidates again by a function over pairs of texts, such as a cross-encoder."""
 
-# A block takes some seconds, since a kill may cost one. The guards acted when candidates were
-# mined.
+# A block takes some seconds, because a kill may cost one block. The guards acted during mining.
 
 from __future__ import annotations
 
@@ -30,20 +29,13 @@ from duckplets.mining.store import Mining, Minings, folder_of
 from duckplets.recipes.mined import BM25
 from duckplets.recipes.recipes import TripletRecipe
 from duckplets.sources.converters.registry import imported
-from duckplets.vectors.encoders import (
-    BatchSize,
-    Calls,
-    Encoder,
-    Retries,
-    Share,
-    name_of,
-)
+from duckplets.vectors.encoders import BatchSize, Calls, Encoder, Retries, Share, name_of
 
 log = logging.getLogger("duckplets")
 
 _MOST_PAIRS = 1 << 16  # of a block
-_SECONDS, _GROWTH = 10.0, 4  # of a block; how many times as large as the one before, at most
-_MANY_PAIRS = 10_000  # from which their number is a warning
+_SECONDS, _GROWTH = 10.0, 4  # of a block; its largest growth over the block before
+_MANY_PAIRS = 10_000  # the number from which a warning is logged
 
 
 def rescore(
@@ -66,32 +58,32 @@ def rescore(
 ) -> MiningReport:
     """Score mined candidates and positives again, by a function over pairs of texts.
 
-    The result is candidates of another scorer: samplers draw them from then on, and
-    ``dp.Negatives(by=name)`` chooses them. Their number of pairs is logged first. A call that was
-    stopped or killed continues where it was when called again. The corpus is only read.
+    The result is candidates of another scorer. Later samplers draw from them, and
+    ``dp.Negatives(by=name)`` chooses them. The number of pairs is logged first. After a stop or a
+    kill, the next call continues. The corpus is only read.
 
     Args:
         function: A function of a list of pairs (anchor, document), texts of whole sections, that
             returns a score for each, as an array, a tensor or a list; an object with such a
-            ``predict``, as sentence-transformers' ``CrossEncoder``; or ``module:function``.
-        name: What the new candidates are called.
-        recipe: A recipe or several, or names of them; by default all that have candidates drawn.
-        scorer: Whose candidates are scored again.
-        depth: How many of each anchor, the best, 1 to 2,048.
-        source: For this source only; by default for all.
-        split: For this split only; by default for all that have anchors.
-        limit: Anchors of this call, at most; the next call goes on after them, and nothing
-            draws from the result before all are done.
-        batch_size: Pairs of a call, at most. They are of about one length.
-        retries: How often a call that fails is made again. Then it is halved, until the pairs
-            that fail are alone; these are left out, counted as ``failed``.
-        max_failures: When more than this share of the last 200 pairs fail, it stops.
-        made_by: What the result is tied to in the place of the function's qualified name: where
-            this has changed, all is scored anew.
+            ``predict``, for example a ``CrossEncoder``; or ``module:function``.
+        name: Name of the new scorer.
+        recipe: One or more recipes, or their names. Default: all recipes that draw candidates.
+        scorer: Name of the scorer whose candidates are scored again.
+        depth: Number of best candidates per anchor, 1 to 2,048.
+        source: Score this source only. Default: all.
+        split: Score this split only. Default: every split with anchors.
+        limit: Largest number of anchors in this call. The next call continues after them. Runs
+            draw from the result when all anchors are done.
+        batch_size: Largest number of pairs in a call. They have about the same length.
+        retries: Number of repetitions of a failed call. Then its pairs are halved until the
+            failing pairs are alone. Those are skipped and counted as ``failed``.
+        max_failures: Stop when more than this share of the last 200 pairs fails.
+        made_by: Identity of the function, instead of its qualified name. If it changes, all
+            pairs are scored again.
         progress: As for ``mine``.
 
     Raises:
-        RecipeError: An argument is wrong, or too many pairs fail; what was done is kept.
+        RecipeError: An argument is wrong, or too many pairs fail. Finished blocks are stored.
         StateMismatchError: There are no such candidates, or they are stale.
     """
     ranker = _Rescored(
@@ -104,19 +96,19 @@ def rescore(
         max_failures=max_failures,
         made_by=made_by,
     )
-    asked: dict[str, Any] = {"source": source, "split": split, "progress": progress}
-    return mine(corpus, recipe, by=ranker, depth=depth, **asked)
+    where: dict[str, Any] = {"source": source, "split": split, "progress": progress}
+    return mine(corpus, recipe, by=ranker, depth=depth, **where)
 
 
 class PairCalls(Calls):
-    """Calls that return a score for each pair."""
+    """Call a function that returns a score for each pair."""
 
-    made, of, wanted, error = "score", "pair", "an array (pairs,)", RecipeError
+    result, item, wanted, error = "score", "pair", "an array (pairs,)", RecipeError
 
 
 @dataclass(kw_only=True)
 class _Rescored(Scorer):
-    """A scorer that ranks another one's candidates by a function."""
+    """Rank the candidates of another scorer by a function."""
 
     function: Any
     name: Annotated[str, Name(64)]
@@ -133,42 +125,40 @@ class _Rescored(Scorer):
         check(self, RecipeError, "rescore")
         if own_name(self.name, "rescore: name") == self.scorer:
             raise RecipeError(
-                f"rescore: name={self.name!r} is what the candidates have already; give another"
+                f"rescore: name={self.name!r} is the scorer of the candidates; give another name"
             )
         function = self.function
         if isinstance(function, str):
             function = imported(function, "function", "batch of pairs", RecipeError)
-        call, named = getattr(function, "predict", function), function
+        call = getattr(function, "predict", function)
         if not callable(call) or (call is function and hasattr(function, "encode")):
             raise RecipeError(
                 f"rescore: function={shown(repr(function), 80)}: give a function of a list of "
-                f"pairs of texts, or an object with predict(); vectors of an object with encode() "
-                f"are made by embed, and rank candidates by mine(by=dp.Dense(…))"
+                f"pairs of texts, or an object with predict(). For an object with encode() call "
+                f"embed, then mine(by=dp.Dense(…))"
             )
-        if call is not function:
-            named = type(function)
-        of = self.made_by or name_of(named, RecipeError)
-        encoder = Encoder(call=lambda pairs, _: call(pairs), made_by={"function": of})
+        owner = function if call is function else type(function)
+        self.made_by = self.made_by or name_of(owner, RecipeError)
+        encoder = Encoder(call=lambda pairs, _: call(pairs), made_by={"function": self.made_by})
         options: dict[str, Any] = {"retries": self.retries, "max_failures": self.max_failures}
         self.calls = PairCalls(encoder, dtype="float64", dimension=1, **options)
-        self.made_by = of
 
     def settings(self, job: Job) -> dict[str, Any]:
-        """Return what its candidates follow from."""
+        """Return the scored mining and the function, which determine its candidates."""
         return {"of": self._mining(job).key, "function": self.made_by}
 
     def _mining(self, job: Job) -> Mining:
-        """Return whose candidates are scored."""
+        """Return the mining whose candidates are scored."""
         where: dict[str, Any] = {"source": job.source, "split": job.split, "version": job.version}
         return Minings(job.database).current(job.recipe, scorer=self.scorer, **where)
 
     def search(self, job: Job, guards: Guards, start: int) -> Searched:
-        """Yield the candidates of every block of anchors, best first, from one on."""
+        """Yield blocks of anchors from number ``start``, with their candidates, best first."""
         mining, depth = self._mining(job), job.depth
         where = {"files": mining.files(folder_of(job.database)), "depth": depth}
         size = max(1, self.batch_size // (depth + 1))
-        left = len(guards.anchors) if self.limit is None else self.limit - self.done
-        stop = max(start, min(len(guards.anchors), start + left))
+        most = len(guards.anchors) if self.limit is None else self.limit - self.done
+        stop = max(start, min(len(guards.anchors), start + most))
         pairs = min(mining.candidates, (stop - start) * depth)
         pairs += len(guards.positives_of(slice(start, stop)).values)
         log.log(
@@ -191,21 +181,21 @@ class _Rescored(Scorer):
     ) -> TopDocuments:
         """Return the candidates of a block, best first."""
         positives = guards.positives_of(block)
-        with database.registered(asked=_numbered(guards.keys_of(block))):
+        with database.registered(wanted=_numbered(guards.keys_of(block))):
             rows = database.table("vectors/rescore/candidates", where)
         owners, keys = (column.to_numpy() for column in rows.columns)
         documents = guards.sections.numbers(keys)
         both = np.concatenate([owners, positives.owners()])
         numbers = np.concatenate([documents, positives.values])
         scores = self._call(_pairs(database, guards, guards.anchors[block][both], numbers))
-        own, theirs = scores[: len(owners)], scores[len(owners) :]
+        own, of_positives = scores[: len(owners)], scores[len(owners) :]
         known = np.isfinite(own)
         order = np.lexsort((documents, -own, owners))
         order = order[known[order]]
         failed = int(np.count_nonzero(~known))
         return top_of(
             (owners[order], documents[order], own[order]),
-            (positives, np.where(np.isfinite(theirs), theirs, np.nan)),
+            (positives, np.where(np.isfinite(of_positives), of_positives, np.nan)),
             where["depth"],
             matched=len(order),
             guarded=np.zeros(len(REASONS), np.int64),
@@ -213,7 +203,7 @@ class _Rescored(Scorer):
         )
 
     def _call(self, pairs: list[tuple[str, str]]) -> Floats:
-        """Return the score of each pair; NaN where the call fails."""
+        """Return the score of each pair; NaN for a failed pair."""
         scores = np.full(len(pairs), np.nan)
         lengths = np.array([len(anchor) + len(document) for anchor, document in pairs], np.int64)
         order = np.argsort(-lengths, kind="stable")
@@ -223,7 +213,7 @@ class _Rescored(Scorer):
             scores[batch[done.rows]] = done.vectors[:, 0]
             if self.calls.is_enough:
                 raise self.calls.stopped(
-                    "Anchors that were done are kept; mend the function and call rescore again"
+                    "Finished anchors are stored; repair the function and call rescore again"
                 )
         return scores
 
@@ -231,9 +221,9 @@ class _Rescored(Scorer):
 def _pairs(
     database: Database, guards: Guards, anchors: Integers, documents: Integers
 ) -> list[tuple[str, str]]:
-    """Return the texts of pairs of sections, given by number."""
+    """Return the texts of pairs of section numbers."""
     numbers, at = np.unique(np.concatenate([anchors, documents]), return_inverse=True)
-    with database.registered(asked=_numbered(guards.sections.keys[numbers])):
+    with database.registered(wanted=_numbered(guards.sections.keys[numbers])):
         texts = database.table("vectors/rescore/texts")["text"].to_pylist()
     both = [texts[place] for place in at.tolist()]
     return [*zip(both[: len(anchors)], both[len(anchors) :], strict=True)]

@@ -1,5 +1,5 @@
--- How text becomes terms. An analyzer in memory runs this file as well (search/analyzer.py), so an
--- index and the duckdb CLI split text by one definition.
+-- Text analysis. An analyzer in memory also runs this file (search/analyzer.py), so an index and the
+-- duckdb CLI split text by the same definition.
 CREATE SCHEMA IF NOT EXISTS _internal;
 
 CREATE MACRO _internal.own_marks() AS
@@ -7,7 +7,7 @@ CREATE MACRO _internal.own_marks() AS
     || '\x{1CD0}-\x{1CFF}\x{3040}-\x{30FF}\x{A800}-\x{AAFF}\x{ABC0}-\x{ABFF}'
     || '\x{10A00}-\x{10AFF}\x{11000}-\x{11FFF}';
 COMMENT ON MACRO _internal.own_marks IS
-    'Characters of scripts whose marks make other words, such as kana and those of India';
+    'Characters of scripts whose marks change words, such as kana and scripts of India';
 
 CREATE MACRO _internal.paired() AS
     '\x{0E01}-\x{0E4E}\x{0E81}-\x{0ECF}\x{0EDC}-\x{0EDF}\x{1000}-\x{103F}\x{1050}-\x{108F}'
@@ -39,7 +39,7 @@ CREATE MACRO _internal.unaccented(text) AS CASE
         ''
     )
 END;
-COMMENT ON MACRO _internal.unaccented IS 'A text without marks, but for those that make other words';
+COMMENT ON MACRO _internal.unaccented IS 'A text without marks, except marks that change words';
 
 CREATE MACRO _internal.folded(text) AS CASE
     WHEN strlen(text) = length(text) OR NOT regexp_matches(text, '[\x{FF10}-\x{FF5A}]')
@@ -74,7 +74,7 @@ CREATE MACRO _internal.in_pairs(words) AS flatten(list_transform(
     END
 ));
 COMMENT ON MACRO _internal.in_pairs IS
-    'Words, those of scripts without spaces as pairs of characters';
+    'Words; scripts without spaces become pairs of characters';
 
 CREATE MACRO _internal.split_words(text) AS CASE
     WHEN strlen(text) = length(text) OR NOT regexp_matches(text, '[' || _internal.paired() || ']')
@@ -103,4 +103,4 @@ CREATE MACRO words(text) AS list_filter(
     lambda word: word <> ''
 );
 COMMENT ON MACRO words IS
-    'The words of a text as an index has them by default, not stemmed: words(''Red Foxes'')';
+    'The words of a text as in an index with default settings, not stemmed: words(''Red Foxes'')';

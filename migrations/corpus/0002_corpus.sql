@@ -1,9 +1,9 @@
--- The corpus file. In `main` lies what users look at, in `_internal` what only statements of ours
--- do. Keys are dense integers given out in the order of arrival; no secondary indexes and no foreign
--- keys, because DuckDB cannot alter an indexed table and has no CASCADE.
+-- The corpus file. `main` has the tables for users, `_internal` the tables for duckplets. Keys are
+-- dense integers in the order of arrival. Secondary indexes and foreign keys are left out, because
+-- DuckDB cannot alter an indexed table and has no CASCADE.
 CREATE SCHEMA IF NOT EXISTS _internal;
 
--- Table macros, one a recipe: duckplets/pools/macros.py makes them anew when recipes change.
+-- Table macros, one a recipe: duckplets/pools/macros.py writes them when recipes change.
 CREATE SCHEMA pools;
 CREATE SCHEMA left_out;
 
@@ -11,8 +11,8 @@ CREATE TABLE _internal.settings (
     name VARCHAR NOT NULL,
     value JSON NOT NULL
 );
-COMMENT ON TABLE _internal.settings IS 'What splits, chunks and terms were made with, one row a stage';
-COMMENT ON COLUMN _internal.settings.name IS 'Stage: splits, chunking, terms, or keys, the last ones given out when it was compacted';
+COMMENT ON TABLE _internal.settings IS 'Settings of splits, chunks and terms, one row a stage';
+COMMENT ON COLUMN _internal.settings.name IS 'Stage: splits, chunking, terms, or keys (the last keys at the time of compaction)';
 COMMENT ON COLUMN _internal.settings.value IS 'Its settings as a JSON object';
 
 CREATE TABLE corpus_versions (
@@ -26,7 +26,7 @@ COMMENT ON TABLE corpus_versions IS 'One row for every committed ingest or remov
 COMMENT ON COLUMN corpus_versions.version IS 'Counts from 1';
 COMMENT ON COLUMN corpus_versions.committed_at IS 'UTC';
 COMMENT ON COLUMN corpus_versions.what IS 'The verb: ingest, remove or prefix';
-COMMENT ON COLUMN corpus_versions.source IS 'Name of the source it was about';
+COMMENT ON COLUMN corpus_versions.source IS 'Name of its source';
 COMMENT ON COLUMN corpus_versions.report IS 'The report of an ingest: rows read, added, skipped by reason, failed, seconds';
 
 CREATE TABLE sources (
@@ -44,18 +44,18 @@ CREATE TABLE sources (
     documents_id INTEGER
 );
 COMMENT ON TABLE sources IS 'Named origins of records';
-COMMENT ON COLUMN sources.source_id IS 'Counts from 1, never used again';
+COMMENT ON COLUMN sources.source_id IS 'Counts from 1 and is never reused';
 COMMENT ON COLUMN sources.name IS 'The first part of its record ids';
-COMMENT ON COLUMN sources.kind IS 'csv, json, parquet, arrow, text, memory, sql, hub, dataset, indexed, custom, or what a custom source says';
-COMMENT ON COLUMN sources.uri IS 'Where it was last read from';
-COMMENT ON COLUMN sources.trust IS 'In [0,1]; scales the weight of its samples';
-COMMENT ON COLUMN sources.defaults IS 'Which default recipes suit its rows: roles, text or dated';
+COMMENT ON COLUMN sources.kind IS 'csv, json, parquet, arrow, text, memory, sql, hub, dataset, indexed, custom, or the kind that a custom source names';
+COMMENT ON COLUMN sources.uri IS 'Address of the last read';
+COMMENT ON COLUMN sources.trust IS 'From 0 to 1; scales the weight of its samples';
+COMMENT ON COLUMN sources.defaults IS 'Kind of its default recipes: roles, text or dated';
 COMMENT ON COLUMN sources.added_version IS 'Version that added it';
 COMMENT ON COLUMN sources.removed_version IS 'Version that removed it, or NULL';
-COMMENT ON COLUMN sources.mapping IS 'How its rows are read: columns, converter and what counts as text';
-COMMENT ON COLUMN sources.recipes IS 'Definitions of the recipes it brought, in place of its defaults, or NULL';
-COMMENT ON COLUMN sources.weight IS 'Its weight in the declared mixture, from a list of sources, or NULL';
-COMMENT ON COLUMN sources.documents_id IS 'The source of documents that its labels name and its negatives come from; NULL: its own records';
+COMMENT ON COLUMN sources.mapping IS 'How its rows are read: columns, converter and kinds of text';
+COMMENT ON COLUMN sources.recipes IS 'Definitions of its own recipes, which replace its defaults, or NULL';
+COMMENT ON COLUMN sources.weight IS 'Its weight in the declared mixture, from a sources file, or NULL';
+COMMENT ON COLUMN sources.documents_id IS 'The source of documents for its labels and negatives; NULL: its own records';
 
 CREATE TABLE records (
     record_key BIGINT NOT NULL,
@@ -74,27 +74,27 @@ CREATE TABLE records (
     label DOUBLE,
     id_hash UBIGINT NOT NULL
 );
-COMMENT ON TABLE records IS 'One row a document; a replaced or removed one stays, marked, for runs pinned before';
-COMMENT ON COLUMN records.record_key IS 'Dense integer, in the order of arrival, never used again';
-COMMENT ON COLUMN records.record_id IS 'source/key: the id column, else 16 hex digits of the SHA-256 of the content';
-COMMENT ON COLUMN records.source_id IS 'The source it came from';
+COMMENT ON TABLE records IS 'One row a document; replaced and removed records stay, marked, for older pinned runs';
+COMMENT ON COLUMN records.record_key IS 'Dense integer, in the order of arrival, never reused';
+COMMENT ON COLUMN records.record_id IS 'source/key: the id column, or 16 hex digits of the SHA-256 of the content';
+COMMENT ON COLUMN records.source_id IS 'Its source';
 COMMENT ON COLUMN records.added_version IS 'Version that added it';
 COMMENT ON COLUMN records.removed_version IS 'Version that removed or replaced it, or NULL';
 COMMENT ON COLUMN records.date IS 'Date of the document, if it has one';
 COMMENT ON COLUMN records.group_key IS 'Records of one group share a split';
 COMMENT ON COLUMN records.taxonomy IS 'Categories, the broadest first';
-COMMENT ON COLUMN records.meta IS 'Further columns, as text';
-COMMENT ON COLUMN records.trust IS 'In [0,1]: its own, else that of its source';
+COMMENT ON COLUMN records.meta IS 'More columns, as text';
+COMMENT ON COLUMN records.trust IS 'From 0 to 1: its own trust, or the trust of its source';
 COMMENT ON COLUMN records.content_hash IS 'First 64 bits of the SHA-256 of the content';
-COMMENT ON COLUMN records.created_at IS 'Time given by the source, else of the ingest; UTC';
-COMMENT ON COLUMN records.updated_at IS 'Time given by the source, else of the ingest; UTC';
-COMMENT ON COLUMN records.label IS 'How the pair of its anchor and positive was judged: 1, 0 or a grade; NULL where nobody did';
+COMMENT ON COLUMN records.created_at IS 'Time from the source, or time of the ingest; UTC';
+COMMENT ON COLUMN records.updated_at IS 'Time from the source, or time of the ingest; UTC';
+COMMENT ON COLUMN records.label IS 'Label of its anchor and positive: 1, 0 or a grade; NULL without a label';
 COMMENT ON COLUMN records.id_hash IS 'Lower 64 bits of the MD5 of its id: orders the records of a version for draws';
 
--- Of a text that was left in the Parquet file it came from, here stands where it is, and the view
--- `sections` reads it there; so what needs no text reads this table, and opens no file. Uncompressed:
--- a sampler reads scattered rows, and DuckDB's string compression made that two to four times
--- slower (docs/design.md, "Text is stored uncompressed").
+-- A text may stay in its Parquet file. The row then has its place, and the view `sections` reads it
+-- there; a statement without texts reads this table and opens no file. Texts are uncompressed because
+-- a sampler reads scattered rows, which DuckDB's string compression made two to four times slower
+-- (docs/design.md, "Text is stored uncompressed").
 CREATE TABLE _internal.stored_sections (
     section_key BIGINT NOT NULL,
     record_key BIGINT NOT NULL,
@@ -108,17 +108,17 @@ CREATE TABLE _internal.stored_sections (
     item INTEGER,
     normalised_hash UBIGINT NOT NULL
 );
-COMMENT ON TABLE _internal.stored_sections IS 'The views of a record''s text, without the texts that were left in Parquet files; sections has all';
+COMMENT ON TABLE _internal.stored_sections IS 'The sections of records, without texts that stay in Parquet files; the view sections has all texts';
 COMMENT ON COLUMN _internal.stored_sections.section_key IS 'Dense integer, in the order of record and position';
-COMMENT ON COLUMN _internal.stored_sections.record_key IS 'The record it belongs to';
+COMMENT ON COLUMN _internal.stored_sections.record_key IS 'Its record';
 COMMENT ON COLUMN _internal.stored_sections.position IS '0, 1, … within the record';
 COMMENT ON COLUMN _internal.stored_sections.role IS 'anchor, context, or rejected: the rejected reply of a preference pair';
-COMMENT ON COLUMN _internal.stored_sections.heading IS 'Name of the column it came from';
-COMMENT ON COLUMN _internal.stored_sections.text IS 'The text as it came, white space included, or as preprocessors left it; NULL for one that was left in its file';
-COMMENT ON COLUMN _internal.stored_sections.token_count IS 'Tokens, as the chunking counts them';
-COMMENT ON COLUMN _internal.stored_sections.file_key IS 'The file in placed_files that has its text, or NULL';
+COMMENT ON COLUMN _internal.stored_sections.heading IS 'Name of its column';
+COMMENT ON COLUMN _internal.stored_sections.text IS 'The text with its white space, after preprocessors; NULL for a text that stays in its file';
+COMMENT ON COLUMN _internal.stored_sections.token_count IS 'Tokens by the tokenizer of the chunking';
+COMMENT ON COLUMN _internal.stored_sections.file_key IS 'File of its text in placed_files, or NULL';
 COMMENT ON COLUMN _internal.stored_sections.file_row IS 'Row of that file, from 0';
-COMMENT ON COLUMN _internal.stored_sections.item IS 'Which text of that name and role in its row it is, from 1: of a list the n-th that is not blank';
+COMMENT ON COLUMN _internal.stored_sections.item IS 'Number of the text among texts of that name and role in the row, from 1, without blank ones';
 COMMENT ON COLUMN _internal.stored_sections.normalised_hash IS 'Lower 64 bits of the MD5 of its normalised text: equal for texts that differ in case, accents, composition or white space only';
 
 CREATE TABLE chunks (
@@ -136,8 +136,8 @@ CREATE TABLE chunks (
 );
 COMMENT ON TABLE chunks IS 'Windows onto sections, as spans: the text is section.text[start + 1 : start + length]';
 COMMENT ON COLUMN chunks.chunk_key IS 'Dense integer, in the order of section, overlap and window; summary last';
-COMMENT ON COLUMN chunks.section_key IS 'The section it looks at';
-COMMENT ON COLUMN chunks.record_key IS 'The record of that section';
+COMMENT ON COLUMN chunks.section_key IS 'Its section';
+COMMENT ON COLUMN chunks.record_key IS 'Its record';
 COMMENT ON COLUMN chunks.kind IS 'window or summary';
 COMMENT ON COLUMN chunks.window_index IS '0, 1, … among the windows of its overlap; 0 for a summary';
 COMMENT ON COLUMN chunks.overlap IS 'Tokens shared with the window before; 0 for a section of one window and for a summary';
@@ -145,7 +145,7 @@ COMMENT ON COLUMN chunks.start IS 'First character, from 0';
 COMMENT ON COLUMN chunks.length IS 'Characters (Unicode code points)';
 COMMENT ON COLUMN chunks.start_token IS 'First token, from 0';
 COMMENT ON COLUMN chunks.token_count IS 'Tokens';
-COMMENT ON COLUMN chunks.text_hash IS 'Lower 64 bits of the MD5 of its text: equal texts are found by it';
+COMMENT ON COLUMN chunks.text_hash IS 'Lower 64 bits of the MD5 of its text, to find equal texts';
 
 CREATE TABLE splits (
     record_key BIGINT NOT NULL,
@@ -154,15 +154,15 @@ CREATE TABLE splits (
 );
 COMMENT ON TABLE splits IS 'The split of every record, once splits are set';
 COMMENT ON COLUMN splits.record_key IS 'The record';
-COMMENT ON COLUMN splits.split IS 'train, validation or test; every for documents, which belong to all three';
-COMMENT ON COLUMN splits.given IS 'Whether the split came with the labels of a collection, so that split() leaves it alone';
+COMMENT ON COLUMN splits.split IS 'train, validation or test; every for documents, which are in all three';
+COMMENT ON COLUMN splits.given IS 'Whether the split came with a collection, so split() does not change it';
 
 CREATE TABLE recipes (
     name VARCHAR NOT NULL,
     kind VARCHAR NOT NULL,
     definition JSON NOT NULL
 );
-COMMENT ON TABLE recipes IS 'Recipes stored with the corpus; without any, samplers draw by defaults of each source: duckplets show --recipes, or of a saved run the view run_recipes of its state file';
+COMMENT ON TABLE recipes IS 'Stored recipes; without them samplers use the defaults of each source, as in duckplets show --recipes, or for a saved run in the view run_recipes of its state file';
 COMMENT ON COLUMN recipes.name IS 'Unique';
 COMMENT ON COLUMN recipes.kind IS 'triplet or text';
 COMMENT ON COLUMN recipes.definition IS 'Its fields, in the form of a recipes file';
@@ -175,7 +175,7 @@ CREATE TABLE _internal.conversations (
 );
 COMMENT ON TABLE _internal.conversations IS 'The messages of records that were converted from instruction data';
 COMMENT ON COLUMN _internal.conversations.record_key IS 'The record';
-COMMENT ON COLUMN _internal.conversations.messages IS 'JSON list of {role, content: [{type, text}], loss_weight}, where tools are called with tool_calls, tool_call_id and name; of a preference pair the chosen ones';
+COMMENT ON COLUMN _internal.conversations.messages IS 'JSON list of {role, content: [{type, text}], loss_weight}, with tool_calls, tool_call_id and name for tools; the chosen messages of a preference pair';
 COMMENT ON COLUMN _internal.conversations.rejected_messages IS 'The rejected messages of a preference pair, or NULL';
 COMMENT ON COLUMN _internal.conversations.has_tools IS 'Whether a message has tool_calls, a tool_call_id, a name or reasoning';
 
@@ -186,7 +186,7 @@ CREATE TABLE _internal.section_originals (
     heading VARCHAR,
     text VARCHAR NOT NULL
 );
-COMMENT ON TABLE _internal.section_originals IS 'The texts that preprocessors changed or dropped, as they came';
+COMMENT ON TABLE _internal.section_originals IS 'Original texts that preprocessors changed or dropped';
 COMMENT ON COLUMN _internal.section_originals.record_key IS 'The record';
 COMMENT ON COLUMN _internal.section_originals.position IS 'Position of the section; without a row in sections the text was dropped';
 COMMENT ON COLUMN _internal.section_originals.role IS 'Role of the section';
@@ -206,10 +206,10 @@ CREATE TABLE _internal.source_prefixes (
     version BIGINT NOT NULL,
     definition JSON
 );
-COMMENT ON TABLE _internal.source_prefixes IS 'Metadata prefixes for all records of a source that have none of their own; the last version counts';
+COMMENT ON TABLE _internal.source_prefixes IS 'Metadata prefixes for the records of a source without their own; the last version counts';
 COMMENT ON COLUMN _internal.source_prefixes.source_id IS 'The source';
-COMMENT ON COLUMN _internal.source_prefixes.version IS 'Corpus version from which it holds';
-COMMENT ON COLUMN _internal.source_prefixes.definition IS 'As in record_prefixes, with columns of a record in place of values; NULL for none';
+COMMENT ON COLUMN _internal.source_prefixes.version IS 'First corpus version with it';
+COMMENT ON COLUMN _internal.source_prefixes.definition IS 'As in record_prefixes, with columns of a record instead of values; NULL for none';
 
 CREATE TABLE _internal.placed_files (
     file_key INTEGER NOT NULL,
@@ -220,14 +220,14 @@ CREATE TABLE _internal.placed_files (
     footer VARCHAR NOT NULL,
     columns JSON NOT NULL
 );
-COMMENT ON TABLE _internal.placed_files IS 'Parquet files that texts were left in, or that the corpus keeps them in';
-COMMENT ON COLUMN _internal.placed_files.file_key IS 'Counts from 1, never used again';
-COMMENT ON COLUMN _internal.placed_files.source_id IS 'The source it was read for; 0: of the corpus itself';
-COMMENT ON COLUMN _internal.placed_files.path IS 'Where it is, as it was given; if not from the root, then from the folder of the corpus; *.texts is its folder of texts';
-COMMENT ON COLUMN _internal.placed_files.size IS 'Bytes it has';
-COMMENT ON COLUMN _internal.placed_files.modified IS 'When it was written last, in ns since 1970; 0: at any time';
-COMMENT ON COLUMN _internal.placed_files.footer IS 'SHA-256 of its footer, which tells where everything in it is';
-COMMENT ON COLUMN _internal.placed_files.columns IS 'For every heading its column, and whether that has lists: [[heading, column, is_list], …]; null: for all headings';
+COMMENT ON TABLE _internal.placed_files IS 'Parquet files with texts: files of sources, or files of the corpus itself';
+COMMENT ON COLUMN _internal.placed_files.file_key IS 'Counts from 1 and is never reused';
+COMMENT ON COLUMN _internal.placed_files.source_id IS 'Its source; 0: the corpus itself';
+COMMENT ON COLUMN _internal.placed_files.path IS 'Its path, absolute or from the folder of the corpus; *.texts is the folder of texts';
+COMMENT ON COLUMN _internal.placed_files.size IS 'Its size in bytes';
+COMMENT ON COLUMN _internal.placed_files.modified IS 'Time of the last write in ns since 1970; 0: any time';
+COMMENT ON COLUMN _internal.placed_files.footer IS 'SHA-256 of its footer, which has the places of its data';
+COMMENT ON COLUMN _internal.placed_files.columns IS 'Column of every heading, and whether it has lists: [[heading, column, is_list], …]; null: all headings';
 
 CREATE TABLE _internal.unfinished_ingests (
     name VARCHAR NOT NULL,
@@ -238,14 +238,14 @@ CREATE TABLE _internal.unfinished_ingests (
     started_at TIMESTAMP NOT NULL,
     saved_at TIMESTAMP NOT NULL
 );
-COMMENT ON TABLE _internal.unfinished_ingests IS 'Ingests that stopped half-way and can go on; their records are marked with version 9223372036854775807 until they are whole';
-COMMENT ON COLUMN _internal.unfinished_ingests.name IS 'Of the source';
-COMMENT ON COLUMN _internal.unfinished_ingests.source_id IS 'The source its records belong to';
-COMMENT ON COLUMN _internal.unfinished_ingests.settings IS 'What is read and how: only the same request goes on from the cursor';
-COMMENT ON COLUMN _internal.unfinished_ingests.cursor IS 'Where the source goes on';
+COMMENT ON TABLE _internal.unfinished_ingests IS 'Unfinished ingests that can continue; until the end their records have version 9223372036854775807';
+COMMENT ON COLUMN _internal.unfinished_ingests.name IS 'Name of the source';
+COMMENT ON COLUMN _internal.unfinished_ingests.source_id IS 'Source of its records';
+COMMENT ON COLUMN _internal.unfinished_ingests.settings IS 'The request; only an equal request continues from the cursor';
+COMMENT ON COLUMN _internal.unfinished_ingests.cursor IS 'Position from which the source continues';
 COMMENT ON COLUMN _internal.unfinished_ingests.counts IS 'Rows read, added and skipped by reason, up to the cursor';
 COMMENT ON COLUMN _internal.unfinished_ingests.started_at IS 'UTC';
-COMMENT ON COLUMN _internal.unfinished_ingests.saved_at IS 'Of the cursor; UTC';
+COMMENT ON COLUMN _internal.unfinished_ingests.saved_at IS 'Time of the cursor; UTC';
 
 CREATE TABLE quarantine (
     source VARCHAR NOT NULL,
@@ -256,16 +256,16 @@ CREATE TABLE quarantine (
     file VARCHAR,
     line BIGINT
 );
-COMMENT ON TABLE quarantine IS 'Rows that could not be used, set aside by on_error="quarantine"';
+COMMENT ON TABLE quarantine IS 'Unusable rows, stored by on_error="quarantine"';
 COMMENT ON COLUMN quarantine.source IS 'Name of the source';
 COMMENT ON COLUMN quarantine.version IS 'Version of the ingest that met it';
 COMMENT ON COLUMN quarantine."row" IS 'Its number in the source, from 1';
-COMMENT ON COLUMN quarantine.reason IS 'What is wrong with it, and in which field';
-COMMENT ON COLUMN quarantine.document IS 'The row as it came, as JSON; of a line that is no row its text';
-COMMENT ON COLUMN quarantine.file IS 'The file it stood in, or NULL';
-COMMENT ON COLUMN quarantine.line IS 'The line of the file it began at, from 1, or NULL';
+COMMENT ON COLUMN quarantine.reason IS 'The fault, and its field';
+COMMENT ON COLUMN quarantine.document IS 'The original row as JSON, or the text of a line that is not a row';
+COMMENT ON COLUMN quarantine.file IS 'Its file, or NULL';
+COMMENT ON COLUMN quarantine.line IS 'Its first line in the file, from 1, or NULL';
 
--- An index is rebuilt when its content has changed; what was mined stays, superseded, for the runs
+-- An index is rebuilt when its content has changed. A replaced mining stays for the runs that are
 -- pinned to it.
 CREATE TABLE _internal.text_indexes (
     index_key INTEGER NOT NULL,
@@ -278,15 +278,15 @@ CREATE TABLE _internal.text_indexes (
     tokens BIGINT NOT NULL,
     built_at TIMESTAMP NOT NULL
 );
-COMMENT ON TABLE _internal.text_indexes IS 'Full-text indexes: one of every source and split, over all its sections';
-COMMENT ON COLUMN _internal.text_indexes.index_key IS 'Counts from 1, never used again';
+COMMENT ON TABLE _internal.text_indexes IS 'Full-text indexes: one for every source and split, over all sections';
+COMMENT ON COLUMN _internal.text_indexes.index_key IS 'Counts from 1 and is never reused';
 COMMENT ON COLUMN _internal.text_indexes.source_id IS 'The source';
 COMMENT ON COLUMN _internal.text_indexes.split IS 'The split';
-COMMENT ON COLUMN _internal.text_indexes.terms IS 'How text became terms: stemmer, stop words and what separates tokens';
-COMMENT ON COLUMN _internal.text_indexes.content IS 'Fingerprint of the records it was made from';
-COMMENT ON COLUMN _internal.text_indexes.corpus_version IS 'Corpus version it was made at';
-COMMENT ON COLUMN _internal.text_indexes.documents IS 'Sections it covers';
-COMMENT ON COLUMN _internal.text_indexes.tokens IS 'Tokens of all of them';
+COMMENT ON COLUMN _internal.text_indexes.terms IS 'Text analysis: stemmer, stop words and separators of tokens';
+COMMENT ON COLUMN _internal.text_indexes.content IS 'Fingerprint of its records';
+COMMENT ON COLUMN _internal.text_indexes.corpus_version IS 'Corpus version of its build';
+COMMENT ON COLUMN _internal.text_indexes.documents IS 'Indexed sections';
+COMMENT ON COLUMN _internal.text_indexes.tokens IS 'Tokens of all these sections';
 COMMENT ON COLUMN _internal.text_indexes.built_at IS 'UTC';
 
 CREATE TABLE _internal.index_terms (
@@ -306,7 +306,7 @@ CREATE TABLE _internal.index_words (
     word VARCHAR NOT NULL,
     term_key INTEGER
 );
-COMMENT ON TABLE _internal.index_words IS 'The words and terms of each index, each with its term, so that search() needs no stemmer';
+COMMENT ON TABLE _internal.index_words IS 'The words of each index with their terms, so search() needs no stemmer';
 COMMENT ON COLUMN _internal.index_words.index_key IS 'The index';
 COMMENT ON COLUMN _internal.index_words.word IS 'The word: lower case, without accents';
 COMMENT ON COLUMN _internal.index_words.term_key IS 'Its term; NULL for a stop word';
@@ -329,11 +329,11 @@ CREATE TABLE _internal.index_postings (
     document INTEGER NOT NULL,
     frequency INTEGER NOT NULL
 );
-COMMENT ON TABLE _internal.index_postings IS 'Which documents have which terms';
+COMMENT ON TABLE _internal.index_postings IS 'The documents of each term';
 COMMENT ON COLUMN _internal.index_postings.index_key IS 'The index';
 COMMENT ON COLUMN _internal.index_postings.term_key IS 'The term';
 COMMENT ON COLUMN _internal.index_postings.document IS 'The document';
-COMMENT ON COLUMN _internal.index_postings.frequency IS 'How often the document has the term';
+COMMENT ON COLUMN _internal.index_postings.frequency IS 'Frequency of the term in the document';
 
 CREATE TABLE acquisitions (
     acquisition_id INTEGER NOT NULL,
@@ -361,30 +361,30 @@ CREATE TABLE acquisitions (
     version BIGINT NOT NULL,
     duckplets VARCHAR NOT NULL
 );
-COMMENT ON TABLE acquisitions IS 'Intakes through gates, one a row; the counts are as they were at intake';
+COMMENT ON TABLE acquisitions IS 'Intakes through gates, one a row, with the counts at intake';
 COMMENT ON COLUMN acquisitions.acquisition_id IS 'Its number';
-COMMENT ON COLUMN acquisitions.source_id IS 'The source it belongs to';
+COMMENT ON COLUMN acquisitions.source_id IS 'Its source';
 COMMENT ON COLUMN acquisitions.source IS 'Name of the source';
-COMMENT ON COLUMN acquisitions.kind IS 'What sort of source it was read from';
-COMMENT ON COLUMN acquisitions.uri IS 'Where it was read from, or NULL';
-COMMENT ON COLUMN acquisitions.quality IS 'All settings of the gates; NULL for none but where, size_mb and limit';
-COMMENT ON COLUMN acquisitions.fingerprint IS 'SHA-256 of the settings that decide, or NULL';
-COMMENT ON COLUMN acquisitions.condition IS 'where=: rows for which it is not true were filtered';
+COMMENT ON COLUMN acquisitions.kind IS 'Kind of its source';
+COMMENT ON COLUMN acquisitions.uri IS 'Address of its source, or NULL';
+COMMENT ON COLUMN acquisitions.quality IS 'All settings of the gates; NULL with only where, size_mb and limit';
+COMMENT ON COLUMN acquisitions.fingerprint IS 'SHA-256 of the settings that decide outcomes, or NULL';
+COMMENT ON COLUMN acquisitions.condition IS 'where=: the condition that rows must meet';
 COMMENT ON COLUMN acquisitions.size_mb IS 'Cap of accepted text of the source, in 10^6 bytes, or NULL';
 COMMENT ON COLUMN acquisitions.row_limit IS 'limit=: cap of accepted records of the source, or NULL';
 COMMENT ON COLUMN acquisitions.started_at IS 'UTC';
 COMMENT ON COLUMN acquisitions.ended_at IS 'UTC; NULL while it is unfinished';
 COMMENT ON COLUMN acquisitions."read" IS 'Rows read: accepted + filtered + rejected + unreadable';
 COMMENT ON COLUMN acquisitions.accepted IS 'Rows that became records';
-COMMENT ON COLUMN acquisitions.filtered IS 'Rows that where= or the source left out';
+COMMENT ON COLUMN acquisitions.filtered IS 'Rows that where= or the source excluded';
 COMMENT ON COLUMN acquisitions.rejected IS 'Rows that a gate rejected';
-COMMENT ON COLUMN acquisitions.unreadable IS 'Rows that could be no record anyway';
+COMMENT ON COLUMN acquisitions.unreadable IS 'Rows that cannot be records';
 COMMENT ON COLUMN acquisitions.accepted_bytes IS 'UTF-8 bytes of the accepted texts';
-COMMENT ON COLUMN acquisitions.first_record_key IS 'The next record''s key when it began: records before it came first';
-COMMENT ON COLUMN acquisitions.last_row IS 'The last row of the source that was read';
-COMMENT ON COLUMN acquisitions.rows_digest IS 'Of the contents of all rows of the source up to that one';
-COMMENT ON COLUMN acquisitions.cursor IS 'Where the source goes on, not after that row; null for its beginning';
-COMMENT ON COLUMN acquisitions.version IS 'Corpus version it made; 9223372036854775807 while it is unfinished';
+COMMENT ON COLUMN acquisitions.first_record_key IS 'Key of the next record at the beginning; records with smaller keys came first';
+COMMENT ON COLUMN acquisitions.last_row IS 'Last row that was read';
+COMMENT ON COLUMN acquisitions.rows_digest IS 'Digest of the contents of all rows up to that one';
+COMMENT ON COLUMN acquisitions.cursor IS 'Position from which the source continues; null for its beginning';
+COMMENT ON COLUMN acquisitions.version IS 'Its corpus version; 9223372036854775807 while it is unfinished';
 COMMENT ON COLUMN acquisitions.duckplets IS 'Version of the package';
 
 CREATE TABLE judgements (
@@ -464,31 +464,31 @@ CREATE TABLE judgements (
         own MAP(VARCHAR, DOUBLE)
     )
 );
-COMMENT ON TABLE judgements IS 'What became of every row read through gates; unique by source, file and row';
-COMMENT ON COLUMN judgements.judgement_key IS 'Its number, in the order in which rows were judged first';
-COMMENT ON COLUMN judgements.acquisition_id IS 'The intake; NULL for a record without one that judge() has judged';
+COMMENT ON TABLE judgements IS 'Outcome of every row read through gates; unique by source, file and row';
+COMMENT ON COLUMN judgements.judgement_key IS 'Its number, in the order of first outcomes';
+COMMENT ON COLUMN judgements.acquisition_id IS 'The intake; NULL for a record without an intake that quality() has measured';
 COMMENT ON COLUMN judgements.source_id IS 'The source';
 COMMENT ON COLUMN judgements.source IS 'Name of the source';
-COMMENT ON COLUMN judgements.file IS 'The file it stood in, or NULL';
-COMMENT ON COLUMN judgements."row" IS 'Its number in the source, from 1; of a record without intake the record''s key, negative';
-COMMENT ON COLUMN judgements.line IS 'The line of the file it began at, from 1, or NULL';
-COMMENT ON COLUMN judgements.record_id IS 'The id that it has or would have as a record; NULL where unreadable';
-COMMENT ON COLUMN judgements.record_key IS 'The record that it is, or was until judge() rejected it';
+COMMENT ON COLUMN judgements.file IS 'Its file, or NULL';
+COMMENT ON COLUMN judgements."row" IS 'Its number in the source, from 1; minus the record key for a record without an intake';
+COMMENT ON COLUMN judgements.line IS 'Its first line in the file, from 1, or NULL';
+COMMENT ON COLUMN judgements.record_id IS 'Its record id; NULL if unreadable';
+COMMENT ON COLUMN judgements.record_key IS 'Its record, also after a rejection';
 COMMENT ON COLUMN judgements.outcome IS 'accepted, filtered, rejected or unreadable';
-COMMENT ON COLUMN judgements.gate IS 'The first gate that it failed: where, duplicates, schema, content, language_domain, or source for a row that its source left out';
-COMMENT ON COLUMN judgements.rule IS 'The rule of the gate, or why it was unreadable';
-COMMENT ON COLUMN judgements.digest IS 'SHA-256 of the text as it is stored, or would be: of all sections but rejected ones, joined by a blank line';
+COMMENT ON COLUMN judgements.gate IS 'The first failed gate: where, duplicates, schema, content, language_domain, or source for a row that its source excluded';
+COMMENT ON COLUMN judgements.rule IS 'The rule of the gate, or the reason why it was unreadable';
+COMMENT ON COLUMN judgements.digest IS 'SHA-256 of the stored text: all sections except rejected ones, joined by a blank line';
 COMMENT ON COLUMN judgements.bytes IS 'Size of that text in UTF-8';
-COMMENT ON COLUMN judgements.measured IS 'By which settings it was measured, in measurings; NULL where it was not';
-COMMENT ON COLUMN judgements.metrics IS 'What was counted in the text before redaction; NULL for what was not measured';
+COMMENT ON COLUMN judgements.measured IS 'Its settings in measurings; NULL if not measured';
+COMMENT ON COLUMN judgements.metrics IS 'Metrics of the text before redaction; NULL if not measured';
 
 CREATE TABLE _internal.measurings (
     measured VARCHAR NOT NULL,
     keys JSON NOT NULL
 );
-COMMENT ON TABLE _internal.measurings IS 'By which settings metrics were taken';
+COMMENT ON TABLE _internal.measurings IS 'Settings of metrics';
 COMMENT ON COLUMN _internal.measurings.measured IS 'Digest of the keys';
-COMMENT ON COLUMN _internal.measurings.keys IS 'Of each metric that was taken a key of what it depends on';
+COMMENT ON COLUMN _internal.measurings.keys IS 'The settings of each metric, as a key';
 
 CREATE TABLE _internal.rejected_rows (
     acquisition_id INTEGER,
@@ -509,20 +509,20 @@ CREATE TABLE _internal.rejected_rows (
     prefix VARCHAR,
     label DOUBLE
 );
-COMMENT ON TABLE _internal.rejected_rows IS 'Rows that gates rejected, with all that they would have as records, for judge()';
+COMMENT ON TABLE _internal.rejected_rows IS 'Rows that gates rejected, with all columns of records, for quality(apply=…)';
 COMMENT ON COLUMN _internal.rejected_rows.acquisition_id IS 'The intake, as in judgements';
 COMMENT ON COLUMN _internal.rejected_rows.source_id IS 'The source';
 COMMENT ON COLUMN _internal.rejected_rows."row" IS 'Its number, as in judgements';
-COMMENT ON COLUMN _internal.rejected_rows.record_id IS 'The id it would have';
-COMMENT ON COLUMN _internal.rejected_rows.content_hash IS 'The first 64 bits of the SHA-256 of its content as it came';
-COMMENT ON COLUMN _internal.rejected_rows.sections IS 'Its texts in order; a section that preprocessors dropped has an original and no text';
-COMMENT ON COLUMN _internal.rejected_rows.date IS 'As in records, and so are those that follow';
+COMMENT ON COLUMN _internal.rejected_rows.record_id IS 'Its record id, if accepted';
+COMMENT ON COLUMN _internal.rejected_rows.content_hash IS 'First 64 bits of the SHA-256 of its original content';
+COMMENT ON COLUMN _internal.rejected_rows.sections IS 'Its texts in order; a section dropped by preprocessors has an original and no text';
+COMMENT ON COLUMN _internal.rejected_rows.date IS 'As in records, like the columns after it';
 COMMENT ON COLUMN _internal.rejected_rows.group_key IS 'As in records';
 COMMENT ON COLUMN _internal.rejected_rows.taxonomy IS 'As in records';
 COMMENT ON COLUMN _internal.rejected_rows.meta IS 'As in records';
-COMMENT ON COLUMN _internal.rejected_rows.trust IS 'Of the row itself, or NULL';
-COMMENT ON COLUMN _internal.rejected_rows.created_at IS 'As it came, or NULL';
-COMMENT ON COLUMN _internal.rejected_rows.updated_at IS 'As it came, or NULL';
+COMMENT ON COLUMN _internal.rejected_rows.trust IS 'Trust of the row itself, or NULL';
+COMMENT ON COLUMN _internal.rejected_rows.created_at IS 'Original value, or NULL';
+COMMENT ON COLUMN _internal.rejected_rows.updated_at IS 'Original value, or NULL';
 COMMENT ON COLUMN _internal.rejected_rows.messages IS 'As in conversations, or NULL';
 COMMENT ON COLUMN _internal.rejected_rows.rejected_messages IS 'As in conversations, or NULL';
 COMMENT ON COLUMN _internal.rejected_rows.prefix IS 'As the definition in record_prefixes, or NULL';
@@ -533,10 +533,10 @@ CREATE TABLE _internal.record_hashes (
     digest BLOB NOT NULL,
     start UBIGINT NOT NULL
 );
-COMMENT ON TABLE _internal.record_hashes IS 'The hashes of the texts of records, since there have been gates';
+COMMENT ON TABLE _internal.record_hashes IS 'Hashes of the texts of records, from the first gate on';
 COMMENT ON COLUMN _internal.record_hashes.record_key IS 'The record';
-COMMENT ON COLUMN _internal.record_hashes.digest IS 'SHA-256 of its sections but rejected ones, joined by a blank line';
-COMMENT ON COLUMN _internal.record_hashes.start IS 'The first 8 bytes of that, by which gates tell what is new';
+COMMENT ON COLUMN _internal.record_hashes.digest IS 'SHA-256 of its sections except rejected ones, joined by a blank line';
+COMMENT ON COLUMN _internal.record_hashes.start IS 'First 8 bytes of that, with which gates find new texts';
 
 CREATE TABLE clusters (
     version BIGINT NOT NULL,
@@ -547,14 +547,14 @@ CREATE TABLE clusters (
     action VARCHAR NOT NULL,
     settings JSON NOT NULL
 );
-COMMENT ON TABLE clusters IS 'Records whose texts are equal or nearly so, by deduplicate';
-COMMENT ON COLUMN clusters.version IS 'Corpus version that was looked at; the one that removed them, if they were removed';
+COMMENT ON TABLE clusters IS 'Records with equal or similar texts, by deduplicate';
+COMMENT ON COLUMN clusters.version IS 'Corpus version that was read, or that removed them';
 COMMENT ON COLUMN clusters.cluster IS 'Counts from 1 in each version';
 COMMENT ON COLUMN clusters.record_key IS 'A record of the cluster';
-COMMENT ON COLUMN clusters.survivor IS 'Whether it is the one that stays: the first by source_id and record_key';
-COMMENT ON COLUMN clusters.similarity IS 'Jaccard similarity of its n-grams with those of the survivor; less than asked for where a third record links the two';
-COMMENT ON COLUMN clusters.action IS 'What became of it: mark, or remove of all but the survivor';
-COMMENT ON COLUMN clusters.settings IS 'What was asked for: near (NULL for equal texts only), ngram, bands, rows, seed, algorithm';
+COMMENT ON COLUMN clusters.survivor IS 'Whether it is the survivor: the first by source_id and record_key';
+COMMENT ON COLUMN clusters.similarity IS 'Jaccard similarity of its n-grams with the survivor''s; it may be below near if a third record links both';
+COMMENT ON COLUMN clusters.action IS 'Action: mark, or remove (except the survivor)';
+COMMENT ON COLUMN clusters.settings IS 'Settings: near (NULL for equal texts only), ngram, bands, rows, seed, algorithm';
 
 CREATE TABLE contaminations (
     version BIGINT NOT NULL,
@@ -567,14 +567,14 @@ CREATE TABLE contaminations (
     settings JSON NOT NULL
 );
 COMMENT ON TABLE contaminations IS 'Records that share n-grams of words with an evaluation set, by decontaminate';
-COMMENT ON COLUMN contaminations.version IS 'Corpus version that was looked at; the one that removed them, if they were removed';
+COMMENT ON COLUMN contaminations.version IS 'Corpus version that was read, or that removed them';
 COMMENT ON COLUMN contaminations.against IS 'The evaluation set: a split, a source or a path';
 COMMENT ON COLUMN contaminations.record_key IS 'The record';
-COMMENT ON COLUMN contaminations.matches IS 'How many n-grams of its text are in the evaluation set';
+COMMENT ON COLUMN contaminations.matches IS 'Number of its n-grams in the evaluation set';
 COMMENT ON COLUMN contaminations.ngram IS 'The first of them, as words';
-COMMENT ON COLUMN contaminations.evaluation IS 'Where the evaluation set has that one first: a record id, or file and row';
-COMMENT ON COLUMN contaminations.action IS 'What became of it: mark or remove';
-COMMENT ON COLUMN contaminations.settings IS 'What was asked for: ngram and how the set was read';
+COMMENT ON COLUMN contaminations.evaluation IS 'First place of that n-gram in the evaluation set: a record id, or file and row';
+COMMENT ON COLUMN contaminations.action IS 'Action: mark or remove';
+COMMENT ON COLUMN contaminations.settings IS 'Settings: ngram, and how the set was read';
 
 CREATE TABLE _internal.index_controls (
     source_id INTEGER NOT NULL,
@@ -583,22 +583,22 @@ CREATE TABLE _internal.index_controls (
     weight DOUBLE NOT NULL,
     seed BIGINT NOT NULL
 );
-COMMENT ON TABLE _internal.index_controls IS 'How many of a source''s records an index lists, and how often';
+COMMENT ON TABLE _internal.index_controls IS 'Number of records of a source in an index, and their copies';
 COMMENT ON COLUMN _internal.index_controls.source_id IS 'The source';
 COMMENT ON COLUMN _internal.index_controls.size IS 'Number of records, or NULL for all';
 COMMENT ON COLUMN _internal.index_controls.size_mode IS 'first or sample';
 COMMENT ON COLUMN _internal.index_controls.weight IS 'Copies of each record, 1 for one; applied after size';
-COMMENT ON COLUMN _internal.index_controls.seed IS 'Of what is sampled';
+COMMENT ON COLUMN _internal.index_controls.seed IS 'Seed of the sample';
 
 CREATE SEQUENCE _internal.text_index_keys;
 COMMENT ON SEQUENCE _internal.text_index_keys IS 'Numbers of full-text indexes';
 
--- Functions that statements, printed pools and users say by name. Whoever runs a printed pool in the
--- duckdb CLI has no search path, so they name what is internal in full.
+-- Functions that statements, printed pools and users call by name. The duckdb CLI has no search path,
+-- so they name internal functions in full.
 CREATE MACRO _internal.is_live(added_version, removed_version, version) AS
     added_version <= version AND coalesce(removed_version > version, TRUE);
 COMMENT ON MACRO _internal.is_live IS
-    'Whether what one version added and another (or none, NULL) removed is there at a version';
+    'Whether a row exists at a version, by the versions that added and removed it (NULL: none)';
 
 CREATE MACRO _internal.single_spaced(text) AS regexp_replace(text, '[\t\n\f\r]\s*| \s+', ' ', 'g');
 COMMENT ON MACRO _internal.single_spaced IS 'A text with one space for every run of white space';
@@ -608,29 +608,29 @@ CREATE MACRO _internal.trimmed(text) AS CASE
         THEN text
     ELSE trim(text)
 END;
-COMMENT ON MACRO _internal.trimmed IS 'A text without spaces, of any kind, at its ends';
+COMMENT ON MACRO _internal.trimmed IS 'A text without white space at its ends';
 
 CREATE MACRO normalised_hash(text) AS md5_number_lower(
     lower(_internal.unaccented(_internal.trimmed(_internal.single_spaced(text))))
 );
 COMMENT ON MACRO normalised_hash IS
-    'Lower 64 bits of the MD5 of a text but for case, accents, composition and white space';
+    'Lower 64 bits of the MD5 of a text without regard to case, accents, composition and white space';
 
 CREATE MACRO only_one(x) AS CASE WHEN min(x) = max(x) THEN min(x) END;
-COMMENT ON MACRO only_one IS 'The value of a column in a group where it has one only, else NULL';
+COMMENT ON MACRO only_one IS 'The only value of a column in a group; NULL if there are several';
 
 CREATE MACRO _internal.in_split(split, asked) AS split = asked OR split = 'every';
-COMMENT ON MACRO _internal.in_split IS 'Whether records of a split belong to the split that is asked for';
+COMMENT ON MACRO _internal.in_split IS 'Whether records of a split belong to a requested split';
 
 CREATE MACRO _internal.served_in(split) AS
     CASE WHEN split = 'every' THEN 'train' ELSE split END;
-COMMENT ON MACRO _internal.served_in IS 'The split that serves records: train for documents, which belong to every one';
+COMMENT ON MACRO _internal.served_in IS 'The split that serves records: train for documents, which are in every split';
 
 CREATE MACRO _internal.version_at(at_version) AS
     coalesce(at_version, (SELECT max(version) FROM corpus_versions));
 COMMENT ON MACRO _internal.version_at IS 'A version; the newest for NULL';
 
--- A view does not know where its file is. DuckDB's folder for temporary files is FILE.tmp.
+-- A view does not know the path of its file. DuckDB's folder for temporary files is FILE.tmp.
 CREATE MACRO _internal.beside_corpus(place) AS coalesce(
     getvariable('corpus_folder'),
     CASE WHEN regexp_matches(current_setting('temp_directory'), '[^/\\]\.tmp$')
@@ -652,21 +652,21 @@ COMMENT ON MACRO _internal.in_texts IS 'The path of a file of texts of the corpu
 CREATE MACRO _internal.last_key(of_what) AS
     coalesce((SELECT max((value ->> of_what)::BIGINT) FROM _internal.settings WHERE name = 'keys'), 0);
 COMMENT ON MACRO _internal.last_key IS
-    'The last key given out when the file was last compacted: what is gone takes no key along';
+    'The last key at the last compaction, so keys of removed rows are not reused';
 
--- Views. `sections` is made anew where texts are left in files or these go
--- (duckplets/ingest/sections_view.py); whoever makes a view anew sets its comments again.
+-- Views. duckplets/ingest/sections_view.py replaces `sections` when texts are left in files or removed
+-- from them. Code that replaces a view sets its comments again.
 CREATE VIEW sections AS
 SELECT section_key, record_key, position, role, heading, text, token_count, normalised_hash
 FROM _internal.stored_sections;
-COMMENT ON VIEW sections IS 'The views of a record''s text, each with its text, wherever that is';
+COMMENT ON VIEW sections IS 'The sections of records with their texts';
 COMMENT ON COLUMN sections.section_key IS 'Dense integer, in the order of record and position';
-COMMENT ON COLUMN sections.record_key IS 'The record it belongs to';
+COMMENT ON COLUMN sections.record_key IS 'Its record';
 COMMENT ON COLUMN sections.position IS '0, 1, … within the record';
 COMMENT ON COLUMN sections.role IS 'anchor, context, or rejected: the rejected reply of a preference pair';
-COMMENT ON COLUMN sections.heading IS 'Name of the column it came from';
-COMMENT ON COLUMN sections.text IS 'The text as it came, white space included, or as preprocessors left it';
-COMMENT ON COLUMN sections.token_count IS 'Tokens, as the chunking counts them';
+COMMENT ON COLUMN sections.heading IS 'Name of its column';
+COMMENT ON COLUMN sections.text IS 'The text with its white space, after preprocessors';
+COMMENT ON COLUMN sections.token_count IS 'Tokens by the tokenizer of the chunking';
 COMMENT ON COLUMN sections.normalised_hash IS 'Equal for texts that differ in case, accents, composition or white space only';
 
 CREATE VIEW live_records AS
@@ -676,20 +676,20 @@ JOIN sources USING (source_id)
 LEFT JOIN splits USING (record_key)
 WHERE records.removed_version IS NULL;
 COMMENT ON VIEW live_records IS 'Records of the newest version, with their source and split';
-COMMENT ON COLUMN live_records.record_key IS 'As in records, and so are those that follow';
-COMMENT ON COLUMN live_records.record_id IS 'source/key: the id column, else 16 hex digits of the SHA-256 of the content';
-COMMENT ON COLUMN live_records.source_id IS 'The source it came from';
+COMMENT ON COLUMN live_records.record_key IS 'As in records, like the columns after it';
+COMMENT ON COLUMN live_records.record_id IS 'source/key: the id column, or 16 hex digits of the SHA-256 of the content';
+COMMENT ON COLUMN live_records.source_id IS 'Its source';
 COMMENT ON COLUMN live_records.added_version IS 'Version that added it';
-COMMENT ON COLUMN live_records.removed_version IS 'NULL: it is there';
+COMMENT ON COLUMN live_records.removed_version IS 'Always NULL';
 COMMENT ON COLUMN live_records.date IS 'Date of the document, if it has one';
 COMMENT ON COLUMN live_records.group_key IS 'Records of one group share a split';
 COMMENT ON COLUMN live_records.taxonomy IS 'Categories, the broadest first';
-COMMENT ON COLUMN live_records.meta IS 'Further columns, as text';
-COMMENT ON COLUMN live_records.trust IS 'In [0,1]: its own, else that of its source';
+COMMENT ON COLUMN live_records.meta IS 'More columns, as text';
+COMMENT ON COLUMN live_records.trust IS 'From 0 to 1: its own trust, or the trust of its source';
 COMMENT ON COLUMN live_records.content_hash IS 'First 64 bits of the SHA-256 of the content';
-COMMENT ON COLUMN live_records.created_at IS 'Time given by the source, else of the ingest; UTC';
-COMMENT ON COLUMN live_records.updated_at IS 'Time given by the source, else of the ingest; UTC';
-COMMENT ON COLUMN live_records.label IS 'How the pair of its anchor and positive was judged: 1, 0 or a grade; NULL where nobody did';
+COMMENT ON COLUMN live_records.created_at IS 'Time from the source, or time of the ingest; UTC';
+COMMENT ON COLUMN live_records.updated_at IS 'Time from the source, or time of the ingest; UTC';
+COMMENT ON COLUMN live_records.label IS 'Label of its anchor and positive: 1, 0 or a grade; NULL without a label';
 COMMENT ON COLUMN live_records.id_hash IS 'Lower 64 bits of the MD5 of its id: orders the records of a version for draws';
 COMMENT ON COLUMN live_records.source IS 'Name of its source';
 COMMENT ON COLUMN live_records.split IS 'Its split; NULL before splits are set';
@@ -706,9 +706,9 @@ COMMENT ON COLUMN section_texts.source IS 'Name of its source';
 COMMENT ON COLUMN section_texts.split IS 'Its split; NULL before splits are set';
 COMMENT ON COLUMN section_texts.position IS '0, 1, … within the record';
 COMMENT ON COLUMN section_texts.role IS 'anchor, context, or rejected: the rejected reply of a preference pair';
-COMMENT ON COLUMN section_texts.heading IS 'Name of the column it came from';
-COMMENT ON COLUMN section_texts.text IS 'The text as it came, white space included, or as preprocessors left it';
-COMMENT ON COLUMN section_texts.token_count IS 'Tokens, as the chunking counts them';
+COMMENT ON COLUMN section_texts.heading IS 'Name of its column';
+COMMENT ON COLUMN section_texts.text IS 'The text with its white space, after preprocessors';
+COMMENT ON COLUMN section_texts.token_count IS 'Tokens by the tokenizer of the chunking';
 
 CREATE VIEW pairs AS
 SELECT
@@ -743,7 +743,7 @@ COMMENT ON COLUMN chunk_texts.role IS 'Role of the section: anchor, context or r
 COMMENT ON COLUMN chunk_texts.kind IS 'window or summary';
 COMMENT ON COLUMN chunk_texts.window_index IS '0, 1, … among the windows of its overlap; 0 for a summary';
 COMMENT ON COLUMN chunk_texts.overlap IS 'Tokens shared with the window before; 0 for a section of one window and for a summary';
-COMMENT ON COLUMN chunk_texts.token_count IS 'Tokens of the chunk, as the chunking counts them';
+COMMENT ON COLUMN chunk_texts.token_count IS 'Tokens of the chunk by the tokenizer of the chunking';
 COMMENT ON COLUMN chunk_texts.text IS 'Text of the chunk';
 
 CREATE VIEW split_counts AS
@@ -784,7 +784,7 @@ COMMENT ON COLUMN source_counts.source IS 'Name of the source';
 COMMENT ON COLUMN source_counts.records IS 'Records of the newest version';
 COMMENT ON COLUMN source_counts.sections IS 'Their sections';
 COMMENT ON COLUMN source_counts.chunks IS 'Their chunks';
-COMMENT ON COLUMN source_counts.tokens IS 'Tokens of their sections, as the chunking counts them';
+COMMENT ON COLUMN source_counts.tokens IS 'Tokens of their sections by the tokenizer of the chunking';
 
 CREATE VIEW _internal.leading_sections AS
 SELECT section_key, record_key, normalised_hash
@@ -797,13 +797,13 @@ SELECT
 FROM _internal.stored_sections
 GROUP BY record_key
 HAVING NOT bool_or(role = 'anchor');
-COMMENT ON VIEW _internal.leading_sections IS 'What equal texts are told by: the anchors of a record, or its first section if it has none';
+COMMENT ON VIEW _internal.leading_sections IS 'Sections that define equal texts: the anchors of a record, or its first section without anchors';
 COMMENT ON COLUMN _internal.leading_sections.section_key IS 'The section';
 COMMENT ON COLUMN _internal.leading_sections.record_key IS 'Its record';
 COMMENT ON COLUMN _internal.leading_sections.normalised_hash IS 'As in stored_sections';
 
--- Which document answers which anchor. A side is the id of a record, or a text: id_hash of records,
--- or text_side of the hash in chunks, so that an id is never taken for a text.
+-- The documents that answer each anchor. A side is the id of a record (id_hash of records) or a text
+-- (text_side of the hash in chunks). So an id is never read as a text.
 CREATE TABLE labels (
     anchor UBIGINT NOT NULL,
     document UBIGINT NOT NULL,
@@ -811,29 +811,29 @@ CREATE TABLE labels (
     annotator VARCHAR,
     added_version BIGINT NOT NULL
 );
-COMMENT ON TABLE labels IS 'How well a document answers an anchor; of one pair the newest counts, of one version the greatest';
+COMMENT ON TABLE labels IS 'How well a document answers an anchor; the newest label of a pair counts, and the greatest of a version';
 COMMENT ON COLUMN labels.anchor IS 'Hash of the id of the anchor''s record, or of the anchor''s text';
 COMMENT ON COLUMN labels.document IS 'Hash of the id of the document''s record, or of a text';
-COMMENT ON COLUMN labels.label IS '1 or more: a positive; 0 or less: not a positive; between: neither; NULL: nothing any more';
-COMMENT ON COLUMN labels.annotator IS 'Who said so, or NULL';
+COMMENT ON COLUMN labels.label IS '1 or more: positive; 0 or less: not positive; between: neither; NULL: the label was removed';
+COMMENT ON COLUMN labels.annotator IS 'Annotator, or NULL';
 COMMENT ON COLUMN labels.added_version IS 'Version that added it';
 
 CREATE TABLE _internal.label_ids (
     hash UBIGINT NOT NULL,
     id VARCHAR NOT NULL
 );
-COMMENT ON TABLE _internal.label_ids IS 'Ids of labels whose record is not there, so that labels come out as they came in';
+COMMENT ON TABLE _internal.label_ids IS 'Ids of labels without a record, so that labels can be exported';
 COMMENT ON COLUMN _internal.label_ids.hash IS 'Lower 64 bits of the MD5 of the id';
 COMMENT ON COLUMN _internal.label_ids.id IS 'The id of the record: source/key';
 
 CREATE MACRO _internal.text_side(text_hash) AS xor(text_hash, 8387229868953896823::UBIGINT);
-COMMENT ON MACRO _internal.text_side IS 'How labels name a text: its hash, told apart from the hash of an id';
+COMMENT ON MACRO _internal.text_side IS 'How labels name a text: by its hash, changed so that it differs from the hash of an id';
 
 CREATE MACRO _internal.newest_label(label, version) AS nullif(
     max({'version': version, 'label': coalesce(label, '-Infinity'::DOUBLE)}).label, '-Infinity'::DOUBLE
 );
 COMMENT ON MACRO _internal.newest_label IS
-    'Of several labels the newest, of one version the greatest; NULL where that one says nothing';
+    'The newest of several labels, and the greatest of a version; NULL if it was removed';
 
 CREATE MACRO _internal.labelled_pairs(at_version) AS TABLE
 WITH sides AS (
@@ -853,7 +853,7 @@ JOIN sides AS others ON others.side = labels.document
 WHERE labels.added_version <= at_version
 GROUP BY ALL;
 COMMENT ON MACRO TABLE _internal.labelled_pairs IS
-    'The windows of anchors and documents that labels name at a version, with the label that holds';
+    'Labelled windows of anchors and documents at a version, with the current label';
 
 CREATE VIEW qrels AS
 WITH held AS (
@@ -864,7 +864,7 @@ WITH held AS (
     GROUP BY anchor, document
 ),
 
--- Ids as they came, without the name of the source.
+-- Ids as in the source, without the name of the source.
 ids AS (
     SELECT id_hash, substring(record_id, length(source) + 2) AS id, source, split
     FROM live_records
@@ -880,12 +880,12 @@ FROM held
 JOIN ids AS queries ON queries.id_hash = held.anchor
 JOIN ids AS documents ON documents.id_hash = held.document
 WHERE held.label IS NOT NULL;
-COMMENT ON VIEW qrels IS 'The labels that hold between records, by their ids as they came; labels of texts are in labels alone';
+COMMENT ON VIEW qrels IS 'Current labels between records, by the ids of the source; labels of texts are in labels only';
 COMMENT ON COLUMN qrels.query_id IS 'Id of the query, without the name of its source';
 COMMENT ON COLUMN qrels.document_id IS 'Id of the document, without the name of its source';
 COMMENT ON COLUMN qrels.label IS 'How well the document answers the query: 1 or more is a positive';
-COMMENT ON COLUMN qrels.annotator IS 'Who said so; qrels for labels of an ingest';
-COMMENT ON COLUMN qrels.source IS 'Source of the query; NULL for a query that is not there';
+COMMENT ON COLUMN qrels.annotator IS 'Annotator; qrels for labels of an ingest';
+COMMENT ON COLUMN qrels.source IS 'Source of the query; NULL if no record has it';
 COMMENT ON COLUMN qrels.split IS 'Split of the query, or NULL';
 
 CREATE MACRO _internal.cut_by(
@@ -896,10 +896,10 @@ CREATE MACRO _internal.cut_by(
     WHEN score > max_score THEN 'max_score'
     WHEN score < min_score THEN 'min_score'
 END;
-COMMENT ON MACRO _internal.cut_by IS 'What a policy cuts a candidate by, or NULL; of what is NULL it has none';
+COMMENT ON MACRO _internal.cut_by IS 'The cut that excludes a candidate, or NULL; cuts that are NULL are off';
 
--- Candidates lie in files beside the corpus. Until something was mined there are none; then
--- duckplets/mining/store.py makes these three views anew, of what there is.
+-- Candidates are in files next to the corpus. The views are empty before the first mining; after it
+-- duckplets/mining/views.py replaces these three.
 CREATE VIEW minings AS
 SELECT
     mining."key" AS generation, mining.recipe, mining.source, mining.split, mining.scorer,
@@ -927,46 +927,46 @@ SELECT
     '' AS recipe, '' AS source, '' AS split, '' AS scorer, 0 AS generation,
     0::BIGINT AS anchor_section_key, 0::BIGINT AS positive_section_key, 0::DOUBLE AS score, 0 AS rank
 WHERE FALSE;
-COMMENT ON VIEW minings IS 'What negatives were mined from: the newest of each recipe, source, split and scorer';
+COMMENT ON VIEW minings IS 'Mined candidates in use: the newest mining of each recipe, source, split and scorer';
 COMMENT ON COLUMN minings.generation IS 'Its number, which counts up';
 COMMENT ON COLUMN minings.recipe IS 'Name of the recipe';
 COMMENT ON COLUMN minings.source IS 'Name of the source';
 COMMENT ON COLUMN minings.split IS 'The split';
-COMMENT ON COLUMN minings.scorer IS 'bm25, or the name that scores from elsewhere were given';
+COMMENT ON COLUMN minings.scorer IS 'Name of the scorer, such as bm25';
 COMMENT ON COLUMN minings.anchors IS 'Sections of anchors';
-COMMENT ON COLUMN minings.candidates IS 'Candidates of all of them';
+COMMENT ON COLUMN minings.candidates IS 'Candidates of all these anchors';
 COMMENT ON COLUMN minings.searched IS 'Documents that may be negatives';
-COMMENT ON COLUMN minings.corpus_version IS 'Corpus version it was made at';
-COMMENT ON COLUMN minings.definition IS 'The recipe it was made for: selectors and strategy';
-COMMENT ON COLUMN minings.settings IS 'How candidates were looked for';
-COMMENT ON COLUMN minings.counts IS 'What became of the documents that were looked at';
+COMMENT ON COLUMN minings.corpus_version IS 'Corpus version of its build';
+COMMENT ON COLUMN minings.definition IS 'Selectors and strategy of its recipe';
+COMMENT ON COLUMN minings.settings IS 'Settings of the search';
+COMMENT ON COLUMN minings.counts IS 'Documents by outcome';
 COMMENT ON COLUMN minings.finished_at IS 'UTC';
-COMMENT ON COLUMN minings.files IS 'Files in the folder of candidates beside the corpus';
-COMMENT ON COLUMN minings.positive_files IS 'Files there with score and rank of every positive';
-COMMENT ON VIEW candidates IS 'All that was mined, before any cut, best first';
-COMMENT ON COLUMN candidates.recipe IS 'The recipe they were mined for';
+COMMENT ON COLUMN minings.files IS 'Its files in the folder of candidates';
+COMMENT ON COLUMN minings.positive_files IS 'Its files with score and rank of every positive';
+COMMENT ON VIEW candidates IS 'All mined candidates, before any cut, best first';
+COMMENT ON COLUMN candidates.recipe IS 'Recipe of the mining';
 COMMENT ON COLUMN candidates.source IS 'Source of both';
 COMMENT ON COLUMN candidates.split IS 'Split of both';
-COMMENT ON COLUMN candidates.scorer IS 'What ranked them';
+COMMENT ON COLUMN candidates.scorer IS 'Name of the scorer';
 COMMENT ON COLUMN candidates.generation IS 'Number of the mining';
 COMMENT ON COLUMN candidates.anchor_section_key IS 'Section of the anchor';
 COMMENT ON COLUMN candidates.rank IS 'From 1, the best first';
 COMMENT ON COLUMN candidates.negative_section_key IS 'Section of the candidate';
-COMMENT ON COLUMN candidates.score IS 'What it was ranked by';
+COMMENT ON COLUMN candidates.score IS 'Score by which it was ranked';
 COMMENT ON COLUMN candidates.positive_score IS 'Score of the anchor''s lowest-scoring positive; NULL if none was ranked';
 COMMENT ON COLUMN candidates.positive_rank IS 'Rank of that positive among the candidates, from 1; NULL if it has none';
-COMMENT ON VIEW mined_positives IS 'Every positive of the anchors that were mined for, with its score and rank';
-COMMENT ON COLUMN mined_positives.recipe IS 'The recipe they were mined for';
+COMMENT ON VIEW mined_positives IS 'Every positive of mined anchors, with its score and rank';
+COMMENT ON COLUMN mined_positives.recipe IS 'Recipe of the mining';
 COMMENT ON COLUMN mined_positives.source IS 'Source of the anchor';
 COMMENT ON COLUMN mined_positives.split IS 'Split of the anchor';
-COMMENT ON COLUMN mined_positives.scorer IS 'What ranked them';
+COMMENT ON COLUMN mined_positives.scorer IS 'Name of the scorer';
 COMMENT ON COLUMN mined_positives.generation IS 'Number of the mining';
 COMMENT ON COLUMN mined_positives.anchor_section_key IS 'Section of the anchor';
 COMMENT ON COLUMN mined_positives.positive_section_key IS 'Section of the positive';
-COMMENT ON COLUMN mined_positives.score IS 'What it was ranked by; NULL if it was not ranked';
-COMMENT ON COLUMN mined_positives.rank IS 'From 1: how many legal negatives score higher, and one; NULL if it was not ranked';
+COMMENT ON COLUMN mined_positives.score IS 'Score by which it was ranked; NULL if it was not ranked';
+COMMENT ON COLUMN mined_positives.rank IS '1 + the number of legal negatives with a higher score; NULL if it was not ranked';
 
--- Of each recipe, source and split: the newest mining by the scorer that the recipe names, or by any.
+-- The newest mining of each recipe, source and split, by the recipe's scorer or by any scorer.
 CREATE VIEW negatives AS
 WITH policies AS (
     SELECT
@@ -1021,15 +1021,15 @@ WHERE
 QUALIFY row_number() OVER (
     PARTITION BY candidates.generation, candidates.anchor_section_key ORDER BY candidates.rank
 ) BETWEEN drawn.range_min + 1 AND drawn.range_max;
-COMMENT ON VIEW negatives IS 'The hard negatives that a new run would use: what policies of recipes leave of candidates';
-COMMENT ON COLUMN negatives.recipe IS 'The recipe they were mined for';
+COMMENT ON VIEW negatives IS 'The hard negatives of a new run: candidates that pass the policies of recipes';
+COMMENT ON COLUMN negatives.recipe IS 'Recipe of the mining';
 COMMENT ON COLUMN negatives.anchor_section_key IS 'Section of the anchor';
 COMMENT ON COLUMN negatives.rank IS 'Among all candidates, from 1, the hardest first';
 COMMENT ON COLUMN negatives.negative_section_key IS 'Section of the negative';
-COMMENT ON COLUMN negatives.score IS 'What it was ranked by';
+COMMENT ON COLUMN negatives.score IS 'Score by which it was ranked';
 COMMENT ON COLUMN negatives.source IS 'Source of both';
 COMMENT ON COLUMN negatives.split IS 'Split of both';
-COMMENT ON COLUMN negatives.scorer IS 'bm25, or the name that scores from elsewhere were given';
+COMMENT ON COLUMN negatives.scorer IS 'Name of the scorer, such as bm25';
 
 CREATE VIEW hard_negatives AS
 SELECT
@@ -1041,8 +1041,8 @@ JOIN sections AS anchors ON anchors.section_key = negatives.anchor_section_key
 JOIN records AS anchor_records ON anchor_records.record_key = anchors.record_key
 JOIN sections AS texts ON texts.section_key = negatives.negative_section_key
 JOIN records AS negative_records ON negative_records.record_key = texts.record_key;
-COMMENT ON VIEW hard_negatives IS 'The mined negatives that a new run would use, with record ids and texts';
-COMMENT ON COLUMN hard_negatives.recipe IS 'The recipe they were mined for';
+COMMENT ON VIEW hard_negatives IS 'The hard negatives of a new run, with record ids and texts';
+COMMENT ON COLUMN hard_negatives.recipe IS 'Recipe of the mining';
 COMMENT ON COLUMN hard_negatives.source IS 'Source of both records';
 COMMENT ON COLUMN hard_negatives.split IS 'Split of both records';
 COMMENT ON COLUMN hard_negatives.anchor_record_id IS 'Id of the record of the anchor';
@@ -1057,12 +1057,12 @@ SELECT source, outcome, gate, rule, count(*) AS "rows"
 FROM judgements
 GROUP BY ALL
 ORDER BY ALL;
-COMMENT ON VIEW judgement_counts IS 'How many rows of each source ended how, by gate and rule';
+COMMENT ON VIEW judgement_counts IS 'Rows of each source by outcome, gate and rule';
 COMMENT ON COLUMN judgement_counts.source IS 'Name of the source';
 COMMENT ON COLUMN judgement_counts.outcome IS 'accepted, filtered, rejected or unreadable';
-COMMENT ON COLUMN judgement_counts.gate IS 'The first gate that they failed, or NULL';
-COMMENT ON COLUMN judgement_counts.rule IS 'The rule of the gate, or why they were unreadable';
-COMMENT ON COLUMN judgement_counts."rows" IS 'Rows that ended so';
+COMMENT ON COLUMN judgement_counts.gate IS 'The first failed gate, or NULL';
+COMMENT ON COLUMN judgement_counts.rule IS 'The rule of the gate, or the reason why they were unreadable';
+COMMENT ON COLUMN judgement_counts."rows" IS 'Number of rows';
 
 CREATE VIEW rejected_texts AS
 SELECT
@@ -1078,17 +1078,17 @@ SELECT
 FROM _internal.rejected_rows
 JOIN judgements
     ON judgements.source_id = rejected_rows.source_id AND judgements."row" = rejected_rows."row";
-COMMENT ON VIEW rejected_texts IS 'The texts of rejected rows, where they were kept, with the reason';
+COMMENT ON VIEW rejected_texts IS 'The stored texts of rejected rows, with the reason';
 COMMENT ON COLUMN rejected_texts.source IS 'Name of the source';
-COMMENT ON COLUMN rejected_texts.file IS 'The file it stood in, or NULL';
+COMMENT ON COLUMN rejected_texts.file IS 'Its file, or NULL';
 COMMENT ON COLUMN rejected_texts."row" IS 'Its number in the source, from 1';
 COMMENT ON COLUMN rejected_texts.gate IS 'The gate that rejected it';
 COMMENT ON COLUMN rejected_texts.rule IS 'The rule of that gate';
 COMMENT ON COLUMN rejected_texts.text IS 'Its sections but rejected replies, joined by a blank line';
 
--- What selectors and conditions look at, and what the guards of mining do besides.
--- A family is a number: the key of the record, or one below 0 from the name of its group. Chunks are
--- written alike where they share a writing: the window, or its whole section normalised.
+-- The columns for selectors and conditions, and for the guards of mining.
+-- A family is a number: the key of the record, or a number below 0 from the name of its group. A
+-- writing is a window or its whole section, normalised. Chunks that share one are written alike.
 CREATE MACRO chunks_of(of_source, of_split := 'train', at_version := NULL) AS TABLE
 SELECT
     chunks.chunk_key, chunks.record_key, chunks.section_key, chunks.text_hash, chunks.kind,
@@ -1112,9 +1112,9 @@ WHERE
 COMMENT ON MACRO TABLE chunks_of IS
     'Chunks of a source (NULL: all) in a split at a version (NULL: the newest), with all that conditions see, the family (number of a group or record), the question (hash of the normalised section) and the writings (chunks that share one are written alike)';
 
--- BM25 as match_bm25 of the fts extension has it (k = 1.2, b = 0.75, log10), with the documents of
--- several indexes as one collection. The parts of a score are added as integers (2^-56), so that it
--- is the same to the last bit whatever order they are added in.
+-- BM25 as in match_bm25 of the fts extension (k = 1.2, b = 0.75, log10), with the documents of several
+-- indexes as one collection. The parts of a score are added as integers (2^-56), so the order of the
+-- sum does not change the result.
 CREATE MACRO _internal.ranked_sections(wanted, k) AS TABLE
 WITH scope AS (
     SELECT place.index_key, place.terms AS asked
@@ -1174,7 +1174,7 @@ scores AS MATERIALIZED (
 best AS (
     SELECT index_key, document, score
     FROM scores
-    -- Before the join with texts; what ties with the last is kept, for ids decide among ties.
+    -- Select before the join with texts; ties with the last row stay, because ids order them.
     WHERE score >= (SELECT min(score) FROM (SELECT score FROM scores ORDER BY score DESC LIMIT k))
 )
 SELECT
@@ -1191,7 +1191,7 @@ COMMENT ON MACRO TABLE _internal.ranked_sections IS
     'The k best sections for terms of each index: [{''index_key'': 1, ''terms'': [''fox'']}]';
 
 -- The term of a word is in index_words. A word that no section has takes the term of its longest
--- stored prefix of three letters or more: no stemmer runs here.
+-- stored prefix of three or more letters, because no stemmer runs here.
 CREATE MACRO search(text, k := 10, source := NULL, split := NULL) AS TABLE
 WITH given AS (
     SELECT _internal.folded(text) AS plain, source AS of_source, split AS of_split

@@ -1,5 +1,5 @@
--- The state file: where runs were saved. Opened for writing only for the moment of a save, so that
--- others can look at it in between.
+-- The state file: saved runs. It is opened for writing only during a save, so that others can read it
+-- between saves.
 CREATE TABLE saves (
     number BIGINT NOT NULL,
     run VARCHAR NOT NULL,
@@ -15,18 +15,18 @@ CREATE TABLE saves (
     state JSON NOT NULL
 );
 COMMENT ON TABLE saves IS 'The latest save of every run (tag NULL) and its named checkpoints';
-COMMENT ON COLUMN saves.number IS 'Counts up: a run is opened as its save of the largest number says';
-COMMENT ON COLUMN saves.run IS 'Name; default where none was given';
+COMMENT ON COLUMN saves.number IS 'Counts up; the save with the largest number opens the run';
+COMMENT ON COLUMN saves.run IS 'Name of the run, by default default';
 COMMENT ON COLUMN saves.tag IS 'Name of a checkpoint; NULL for the latest save';
 COMMENT ON COLUMN saves.kind IS 'triplets, pairs, texts, messages or tokens';
-COMMENT ON COLUMN saves.corpus_version IS 'The corpus version it was opened at';
-COMMENT ON COLUMN saves.order_version IS 'The version of the order its positions are numbered in';
-COMMENT ON COLUMN saves.position IS 'First position not yet taken';
-COMMENT ON COLUMN saves.step IS 'First step not yet taken';
+COMMENT ON COLUMN saves.corpus_version IS 'Corpus version of the run';
+COMMENT ON COLUMN saves.order_version IS 'Version of the order of its positions';
+COMMENT ON COLUMN saves.position IS 'First position that was not served';
+COMMENT ON COLUMN saves.step IS 'First step that was not served';
 COMMENT ON COLUMN saves.epoch IS 'Nominal epoch of that position';
 COMMENT ON COLUMN saves.saved_at IS 'UTC';
 COMMENT ON COLUMN saves.joins IS 'Step and number of every later corpus version that joined the run';
-COMMENT ON COLUMN saves.state IS 'settings, fingerprint, events (weights set on the way), samples by source and counts';
+COMMENT ON COLUMN saves.state IS 'settings, fingerprint, events (weights set during the run), samples by source and counts';
 
 CREATE VIEW runs AS
 SELECT
@@ -35,14 +35,14 @@ SELECT
     state -> 'fingerprint' AS fingerprint
 FROM saves
 QUALIFY number = max(number) OVER (PARTITION BY run);
-COMMENT ON VIEW runs IS 'What each run draws from and how, as of its last save';
-COMMENT ON COLUMN runs.run IS 'Name; default where none was given';
+COMMENT ON VIEW runs IS 'Settings of each run, as of its last save';
+COMMENT ON COLUMN runs.run IS 'Name of the run, by default default';
 COMMENT ON COLUMN runs.kind IS 'triplets, pairs, texts, messages or tokens';
-COMMENT ON COLUMN runs.corpus_version IS 'The corpus version it was opened at';
-COMMENT ON COLUMN runs.order_version IS 'The version of the order its positions are numbered in';
+COMMENT ON COLUMN runs.corpus_version IS 'Corpus version of the run';
+COMMENT ON COLUMN runs.order_version IS 'Version of the order of its positions';
 COMMENT ON COLUMN runs.saved_at IS 'UTC';
 COMMENT ON COLUMN runs.settings IS 'Everything needed to open the sampler again, recipes included';
-COMMENT ON COLUMN runs.fingerprint IS 'What must agree for a cursor to be valid, field by field';
+COMMENT ON COLUMN runs.fingerprint IS 'Values that must agree for a cursor to be valid, by field';
 
 CREATE VIEW cursors AS
 SELECT
@@ -51,16 +51,16 @@ SELECT
     (state ->> '$.counts.position')::BIGINT AS counted_to,
     state -> '$.counts.sources' AS counts
 FROM saves;
-COMMENT ON VIEW cursors IS 'Where each run stands: its latest save (tag NULL) and its named checkpoints';
+COMMENT ON VIEW cursors IS 'Position of each run: its latest save (tag NULL) and its named checkpoints';
 COMMENT ON COLUMN cursors.run IS 'The run';
 COMMENT ON COLUMN cursors.tag IS 'Name of a checkpoint; NULL for the latest save';
-COMMENT ON COLUMN cursors.position IS 'First position not yet taken';
-COMMENT ON COLUMN cursors.step IS 'First step not yet taken';
+COMMENT ON COLUMN cursors.position IS 'First position that was not served';
+COMMENT ON COLUMN cursors.step IS 'First step that was not served';
 COMMENT ON COLUMN cursors.epoch IS 'Nominal epoch of that position';
 COMMENT ON COLUMN cursors.saved_at IS 'UTC';
 COMMENT ON COLUMN cursors.samples IS 'Samples before the position, by source';
-COMMENT ON COLUMN cursors.counted_to IS 'Position up to which the run was asked for its counts';
-COMMENT ON COLUMN cursors.counts IS 'Before that, by source: [tokens, fallbacks, displaced]';
+COMMENT ON COLUMN cursors.counted_to IS 'Position up to which counts are stored';
+COMMENT ON COLUMN cursors.counts IS 'Counts before that position, by source: [tokens, fallbacks, displaced]';
 
 CREATE VIEW weight_events AS
 SELECT
@@ -73,22 +73,22 @@ FROM (
     FROM saves
     QUALIFY number = max(number) OVER (PARTITION BY run)
 ) AS events;
-COMMENT ON VIEW weight_events IS 'Source weights that were set during runs; those of the start are in runs.settings';
+COMMENT ON VIEW weight_events IS 'Source weights that were set during runs; runs.settings has the first ones';
 COMMENT ON COLUMN weight_events.run IS 'The run';
-COMMENT ON COLUMN weight_events.step IS 'First step they are in force';
-COMMENT ON COLUMN weight_events.weights IS 'The weights given, by name; they override the declared ones';
-COMMENT ON COLUMN weight_events.temperature IS 'Temperature of the mixture from there on; NULL for the declared one';
+COMMENT ON COLUMN weight_events.step IS 'First step with these values';
+COMMENT ON COLUMN weight_events.weights IS 'Weights by name, which override the declared ones';
+COMMENT ON COLUMN weight_events.temperature IS 'Temperature of the mixture from that step on; NULL: the declared one';
 
--- Written by a save from the first step on at which shares differ from those of the save before.
+-- A save adds rows from the first step whose shares differ from the shares of the save before.
 CREATE TABLE source_shares (
     run VARCHAR NOT NULL,
     start_step BIGINT NOT NULL,
     source VARCHAR NOT NULL,
     share DOUBLE NOT NULL
 );
-COMMENT ON TABLE source_shares IS 'Shares of the sources of runs, at every change; the view shares has the steps they end at';
+COMMENT ON TABLE source_shares IS 'Shares of the sources of runs, at every change; the view shares also has their last steps';
 COMMENT ON COLUMN source_shares.run IS 'The run';
-COMMENT ON COLUMN source_shares.start_step IS 'First step they are in force';
+COMMENT ON COLUMN source_shares.start_step IS 'First step with these values';
 COMMENT ON COLUMN source_shares.source IS 'The source';
 COMMENT ON COLUMN source_shares.share IS 'Part of the samples, from 0 to 1';
 
@@ -98,10 +98,10 @@ SELECT
     lead(start_step) OVER (PARTITION BY run, source ORDER BY start_step) AS stop_step,
     source, share
 FROM source_shares;
-COMMENT ON VIEW shares IS 'Weights over time: the share of each source in force by step, phases and weights set during runs included, as of the last save';
+COMMENT ON VIEW shares IS 'Shares of sources over time, with phases and weights that were set during runs, as of the last save';
 COMMENT ON COLUMN shares.run IS 'The run';
-COMMENT ON COLUMN shares.start_step IS 'First step it is in force';
-COMMENT ON COLUMN shares.stop_step IS 'The step after the last one; NULL if nothing changes it';
+COMMENT ON COLUMN shares.start_step IS 'First step with this share';
+COMMENT ON COLUMN shares.stop_step IS 'The step after the last one; NULL if it never changes';
 COMMENT ON COLUMN shares.source IS 'The source';
 COMMENT ON COLUMN shares.share IS 'Part of the samples, from 0 to 1; in an anneal the mean of some steps';
 
@@ -124,7 +124,7 @@ FROM (
         ) AS versions
     ) AS sources
 ) AS recipes;
-COMMENT ON VIEW run_recipes IS 'The recipes that each run draws by, defaults of sources included, as of its last save';
+COMMENT ON VIEW run_recipes IS 'The recipes of each run, with defaults of sources, as of its last save';
 COMMENT ON COLUMN run_recipes.run IS 'The run';
 COMMENT ON COLUMN run_recipes.source IS 'The source';
 COMMENT ON COLUMN run_recipes.recipe IS 'Name of the recipe';
@@ -132,21 +132,20 @@ COMMENT ON COLUMN run_recipes.kind IS 'triplet or text';
 COMMENT ON COLUMN run_recipes.weight IS 'Its weight among the recipes of the source';
 COMMENT ON COLUMN run_recipes.definition IS 'Its fields, in the form of a recipes file';
 
--- What a training loop reported of its losses, for whoever watches a run and for rules that give
--- weights by them.
+-- Losses that a training loop reported, for people who watch a run and for rules that set weights.
 CREATE TABLE losses (
     run VARCHAR NOT NULL,
     step BIGINT NOT NULL,
     source VARCHAR NOT NULL,
     loss DOUBLE NOT NULL
 );
-COMMENT ON TABLE losses IS 'Losses that were reported during runs: one a step and source, written at a save';
+COMMENT ON TABLE losses IS 'Losses that were reported during runs, one a step and source; a save writes them';
 COMMENT ON COLUMN losses.run IS 'The run';
-COMMENT ON COLUMN losses.step IS 'The step whose batch it is of';
-COMMENT ON COLUMN losses.source IS 'The source whose samples it is of';
-COMMENT ON COLUMN losses.loss IS 'As it was reported last for that step and source';
+COMMENT ON COLUMN losses.step IS 'Step of its batch';
+COMMENT ON COLUMN losses.source IS 'Source of its samples';
+COMMENT ON COLUMN losses.loss IS 'Last reported value for that step and source';
 
--- The samples of each step that were the hardest for a model, as a training loop reported them.
+-- The samples of each step that were the hardest for a model, as reported by a training loop.
 CREATE TABLE sample_losses (
     run VARCHAR NOT NULL,
     step BIGINT NOT NULL,
@@ -155,6 +154,6 @@ CREATE TABLE sample_losses (
 );
 COMMENT ON TABLE sample_losses IS 'The highest losses of samples that were reported during runs, at most 32 a step';
 COMMENT ON COLUMN sample_losses.run IS 'The run';
-COMMENT ON COLUMN sample_losses.step IS 'The step whose batch the sample is of';
+COMMENT ON COLUMN sample_losses.step IS 'Step of the sample''s batch';
 COMMENT ON COLUMN sample_losses.position IS 'The position of the sample; served has its ids';
-COMMENT ON COLUMN sample_losses.loss IS 'As it was reported last for that step';
+COMMENT ON COLUMN sample_losses.loss IS 'Last reported value for that step';

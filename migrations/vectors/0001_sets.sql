@@ -1,7 +1,7 @@
--- The vector file: sets of vectors of texts, by the hash of the text. Opened for writing only for
--- the moment of a commit. Beside these tables every set has two of its own, N being its set_id:
--- packed_vectors_N(text_hash UBIGINT, number INTEGER, vector BLOB), what is stored, and the view
--- vectors_N(text_hash, number, vector FLOAT[dimension]), for people.
+-- The vector file: sets of vectors of texts, by the hash of the text. It is opened for writing only
+-- during a commit. Every set has two tables more, N being its set_id. packed_vectors_N(text_hash
+-- UBIGINT, number INTEGER, vector BLOB) stores the vectors. The view vectors_N(text_hash, number,
+-- vector FLOAT[dimension]) is for users.
 CREATE TABLE vector_sets (
     set_id BIGINT NOT NULL,
     name VARCHAR NOT NULL,
@@ -11,11 +11,11 @@ CREATE TABLE vector_sets (
     created_at TIMESTAMP NOT NULL
 );
 COMMENT ON TABLE vector_sets IS 'Sets of vectors: one dimension and one maker each';
-COMMENT ON COLUMN vector_sets.set_id IS 'Number of the set; its vectors lie in packed_vectors_N, floats in the view vectors_N';
-COMMENT ON COLUMN vector_sets.name IS 'Name; default where none was given';
-COMMENT ON COLUMN vector_sets.dimension IS 'Numbers of every vector';
+COMMENT ON COLUMN vector_sets.set_id IS 'Number of the set; packed_vectors_N stores its vectors, and the view vectors_N has floats';
+COMMENT ON COLUMN vector_sets.name IS 'Name of the run, by default default';
+COMMENT ON COLUMN vector_sets.dimension IS 'Numbers in a vector';
 COMMENT ON COLUMN vector_sets.dtype IS 'float32 or float16';
-COMMENT ON COLUMN vector_sets.made_by IS 'What makes the vectors: another maker is refused';
+COMMENT ON COLUMN vector_sets.made_by IS 'Maker of the vectors; another maker is refused';
 COMMENT ON COLUMN vector_sets.created_at IS 'UTC';
 
 CREATE TABLE vector_commits (
@@ -26,12 +26,12 @@ CREATE TABLE vector_commits (
     dropped BIGINT NOT NULL,
     committed_at TIMESTAMP NOT NULL
 );
-COMMENT ON TABLE vector_commits IS 'What was added to a set at once; a run is pinned to the last commit there was';
+COMMENT ON TABLE vector_commits IS 'Commits of sets: vectors that were added at once; a run is pinned to the last commit';
 COMMENT ON COLUMN vector_commits.set_id IS 'The set';
 COMMENT ON COLUMN vector_commits.number IS 'Counts from 1 in each set';
-COMMENT ON COLUMN vector_commits.digest IS 'SHA-256 over the digest before, and those of the hashes and of the vectors of this commit';
-COMMENT ON COLUMN vector_commits.vectors IS 'How many this commit has added';
-COMMENT ON COLUMN vector_commits.dropped IS 'How many of them compact has taken away since: their texts are in no corpus version that is needed';
+COMMENT ON COLUMN vector_commits.digest IS 'SHA-256 over the digest before, the digest of the hashes and the digest of the vectors of this commit';
+COMMENT ON COLUMN vector_commits.vectors IS 'Number of vectors that this commit added';
+COMMENT ON COLUMN vector_commits.dropped IS 'Number of these that compact removed since, because no needed corpus version has their texts';
 COMMENT ON COLUMN vector_commits.committed_at IS 'UTC';
 
 CREATE TABLE vector_failures (
@@ -40,13 +40,13 @@ CREATE TABLE vector_failures (
     reason VARCHAR NOT NULL,
     failed_at TIMESTAMP NOT NULL
 );
-COMMENT ON TABLE vector_failures IS 'Texts for which no vector could be made, the last time it was tried';
+COMMENT ON TABLE vector_failures IS 'Texts whose last embedding failed';
 COMMENT ON COLUMN vector_failures.set_id IS 'The set';
-COMMENT ON COLUMN vector_failures.text_hash IS 'Of the text: lower 64 bits of the MD5 of its bytes, as in chunks.text_hash';
-COMMENT ON COLUMN vector_failures.reason IS 'What went wrong';
+COMMENT ON COLUMN vector_failures.text_hash IS 'Lower 64 bits of the MD5 of the text, as in chunks.text_hash';
+COMMENT ON COLUMN vector_failures.reason IS 'The reason';
 COMMENT ON COLUMN vector_failures.failed_at IS 'UTC';
 
--- The bytes of a vector are its numbers, least byte first; BIT takes the greatest first.
+-- The bytes of a vector are its numbers with the least byte first; BIT takes the greatest byte first.
 CREATE MACRO floats_of_float32(bytes) AS list_transform(
     range(octet_length(bytes) // 4),
     lambda i: CAST(CAST(

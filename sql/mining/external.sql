@@ -1,5 +1,5 @@
 -- name: drop
--- Forget all that was given.
+-- Drop the rows of a table.
 DROP TABLE IF EXISTS external_rows;
 
 DROP TABLE IF EXISTS external_scores;
@@ -7,7 +7,7 @@ DROP TABLE IF EXISTS external_scores;
 DROP TABLE IF EXISTS external_entries
 
 -- name: create
--- Where external scores wait until all of them have been read.
+-- Create the table in which external scores wait until all are read.
 CREATE OR REPLACE TEMP TABLE external_rows (
     anchor_id VARCHAR,
     negative_id VARCHAR,
@@ -21,7 +21,7 @@ SELECT *
 FROM incoming
 
 -- name: resolve
--- The records that external scores name; NULL for what is not there.
+-- The records that external scores name; NULL if a record is missing.
 CREATE OR REPLACE TEMP TABLE external_scores AS
 SELECT anchors.record_key AS anchor, negatives.record_key AS negative, external_rows.score
 FROM external_rows
@@ -29,7 +29,7 @@ LEFT JOIN live_records AS anchors ON anchors.record_id = external_rows.anchor_id
 LEFT JOIN live_records AS negatives ON negatives.record_id = external_rows.negative_id
 
 -- name: pairs
--- Which sources and splits the anchors of external scores are of; NULL for anchors that are not there.
+-- The sources and splits of the anchors of external scores; NULL for missing anchors.
 -- Rows: by source and split.
 SELECT records.source, records.split, count(*) AS times
 FROM external_scores
@@ -38,13 +38,13 @@ GROUP BY records.source, records.split
 ORDER BY records.source, records.split
 
 -- name: fates
--- How many of the external scores are what.
+-- The number of external scores by outcome.
 SELECT fate::VARCHAR AS fate, sum(times)::BIGINT AS times
 FROM external_entries
 GROUP BY fate
 
 -- name: positives
--- The score that was given for each record of a positive of an anchor; of several the lowest.
+-- The lowest external score of each positive record of an anchor.
 -- Rows: by anchor and record.
 SELECT anchor, document AS record_key, lowest AS score
 FROM external_entries
@@ -52,7 +52,7 @@ WHERE fate = 'positive'
 ORDER BY anchor, document
 
 -- name: block
--- The candidates of a block of anchors. Of one that was given several times the best score counts.
+-- The candidates of a block of anchors. A candidate of several rows has the best score.
 -- Parameters: $start, $stop.
 -- Rows: by anchor, the best first, ties by document.
 SELECT anchor, document, score, times
@@ -61,15 +61,15 @@ WHERE fate = 'candidate' AND anchor >= $start AND anchor < $stop
 ORDER BY anchor, score DESC, document
 
 -- name: judged
--- Records that labels of 0 or less name, as candidates of the record that asks.
+-- Documents with labels of 0 or less, as candidates of their anchor's record.
 -- Parameters: $source (of the anchors; NULL for all).
 -- Rows: by anchor and negative.
-SELECT queries.record_id AS anchor_id, documents.record_id AS negative_id, held.label AS score
+SELECT queries.record_id AS anchor_id, documents.record_id AS negative_id, judged.label AS score
 FROM (
     SELECT anchor, document, newest_label(label, added_version) AS label
     FROM labels GROUP BY anchor, document
-) AS held
-JOIN live_records AS queries ON queries.id_hash = held.anchor
-JOIN live_records AS documents ON documents.id_hash = held.document
-WHERE held.label <= 0 AND coalesce(queries.source = $source, TRUE)
+) AS judged
+JOIN live_records AS queries ON queries.id_hash = judged.anchor
+JOIN live_records AS documents ON documents.id_hash = judged.document
+WHERE judged.label <= 0 AND coalesce(queries.source = $source, TRUE)
 ORDER BY anchor_id, negative_id

@@ -1,9 +1,9 @@
 -- name: pairs
--- The labels of a table (Arrow new_labels: row, label and one column of each side): of each pair the
--- last, with what held before.
+-- The last label of each pair of a table, with the label before. Arrow: new_labels (row, label and
+-- one column of each side).
 -- Parameters: $version (the newest).
 -- Rows: in any order.
-SELECT found.*, said.label AS before
+SELECT found.*, previous.label AS before
 FROM (
     SELECT
         coalesce(
@@ -23,7 +23,7 @@ LEFT JOIN (
     FROM labels
     WHERE added_version <= $version
     GROUP BY ALL
-) AS said ON said.anchor = found.anchor AND said.document = found.document
+) AS previous ON previous.anchor = found.anchor AND previous.document = found.document
 
 -- name: append
 -- Store labels (Arrow new_labels: anchor, document, label).
@@ -45,11 +45,11 @@ WHERE
 ORDER BY id
 
 -- name: counts
--- The labels that hold at a version, and how many have a side that no record has, and (positive
--- ones) two sides that no split has both of.
+-- Count the labels of a version: all pairs, pairs with a side that no record has, and pairs whose
+-- sides share no split.
 -- Parameters: $version.
 -- Rows: by meaning.
-WITH said AS (
+WITH newest AS (
     SELECT anchor, document, newest_label(label, added_version) AS label
     FROM labels
     WHERE added_version <= $version
@@ -69,7 +69,7 @@ places AS (
         JOIN records ON records.record_key = chunks.record_key
         WHERE is_live(records.added_version, records.removed_version, $version)
     ) AS sides
-    SEMI JOIN (SELECT anchor AS side FROM said UNION ALL SELECT document FROM said) AS named
+    SEMI JOIN (SELECT anchor AS side FROM newest UNION ALL SELECT document FROM newest) AS named
         ON named.side = sides.side
     LEFT JOIN splits ON splits.record_key = sides.record_key
     GROUP BY side
@@ -87,9 +87,9 @@ SELECT
             OR coalesce(anchors.everywhere, FALSE) OR coalesce(others.everywhere, FALSE)
         )
     ) AS across
-FROM said
-LEFT JOIN places AS anchors ON anchors.side = said.anchor
-LEFT JOIN places AS others ON others.side = said.document
+FROM newest
+LEFT JOIN places AS anchors ON anchors.side = newest.anchor
+LEFT JOIN places AS others ON others.side = newest.document
 GROUP BY meaning
 ORDER BY meaning
 
@@ -102,7 +102,7 @@ FROM labelled_pairs($version)
 WHERE label > 0
 
 -- name: sections
--- The same as sections of anchors and of what is no negative of theirs.
+-- The same pairs as sections: an anchor, and a section that must not be its negative.
 -- Parameters: $version.
 -- Rows: by both.
 SELECT DISTINCT anchor_section_key, negative_section_key

@@ -8,21 +8,21 @@ JOIN records ON records.record_key = sections.record_key
 ORDER BY records.record_id, sections.position, sections.section_key
 
 -- name: anchor_texts
--- The beginnings of the texts of anchors (Arrow asked: row, section_key).
--- Parameters: $characters (so many of each).
+-- The beginnings of the texts of anchors (Arrow anchors: row, section_key).
+-- Parameters: $characters (the length of a beginning).
 -- Rows: by row.
 SELECT left(sections.text, $characters) AS text
-FROM asked
-JOIN sections ON sections.section_key = asked.section_key
-ORDER BY asked.row
+FROM anchors
+JOIN sections ON sections.section_key = anchors.section_key
+ORDER BY anchors.row
 
 -- name: threads
--- How many threads this instance may use.
+-- The number of threads of this instance.
 SELECT current_setting('threads')::INTEGER
 
 -- name: own_index
--- Room for indexes of this connection's own, where the corpus is open to read only. Statements find
--- it in the place of the tables of the corpus.
+-- Create temporary tables for indexes, if the corpus is open read-only. Statements find them before
+-- the tables of the corpus.
 CREATE OR REPLACE TEMP TABLE text_indexes AS
 SELECT *
 FROM _internal.text_indexes
@@ -51,7 +51,7 @@ LIMIT 0;
 CREATE OR REPLACE TEMP SEQUENCE text_index_keys
 
 -- name: drop_own_index
--- Forget it.
+-- Drop these tables.
 DROP TABLE text_indexes;
 
 DROP TABLE index_terms;
@@ -65,7 +65,7 @@ DROP TABLE index_words;
 DROP SEQUENCE text_index_keys
 
 -- name: document_counts
--- How many of some documents (Arrow eligible: document) have each term of an index.
+-- The number of some documents (Arrow eligible: document) that have each term of an index.
 -- Parameters: $index.
 SELECT index_postings.term_key, count(*) AS document_count
 FROM index_postings

@@ -1,6 +1,6 @@
 -- name: texts
 -- The texts of candidates that are near the positive of their anchor.
--- Parameters: $files, $margin (what the relative margin of a policy cuts is near).
+-- Parameters: $files, $margin (a candidate that this relative margin cuts is near).
 -- Rows: record of the anchor, and text; once each.
 SELECT DISTINCT anchors.record_key, chunks.text_hash
 FROM read_parquet($files) AS found
@@ -14,9 +14,9 @@ WHERE
 ORDER BY ALL
 
 -- name: counts
--- How many anchors have as many candidates as were kept, all near, and how many a positive that
--- was not ranked.
--- Parameters: $files, $margin, $depth (1 where no depth was asked for).
+-- Count the anchors with $depth candidates that are all near, and the anchors with an unranked
+-- positive.
+-- Parameters: $files, $margin, $depth.
 -- Rows: one.
 SELECT
     count(*) FILTER (near = candidates AND near >= $depth) AS "full",

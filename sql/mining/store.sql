@@ -1,6 +1,6 @@
 -- name: minings
--- What was mined, as the manifests beside the corpus have it, as a view. A view takes no
--- parameters: duckplets/mining/store.py writes them in, here and below.
+-- A view of the minings in the manifests. A view takes no parameters, so duckplets/mining/views.py
+-- writes the values into the text, here and below.
 -- Parameters: $minings (JSON).
 CREATE OR REPLACE VIEW minings AS
 SELECT
@@ -18,7 +18,7 @@ FROM (
 )
 
 -- name: candidates
--- All candidates of these, as a view.
+-- A view of all candidates of these minings.
 -- Parameters: $folder, $parts (JSON).
 CREATE OR REPLACE VIEW candidates AS
 SELECT
@@ -39,7 +39,7 @@ JOIN (
 WHERE found.rank > 0
 
 -- name: mined_positives
--- Every positive of the anchors of these, as a view.
+-- A view of every positive of the anchors of these minings.
 -- Parameters: $folder, $positives (JSON).
 CREATE OR REPLACE VIEW mined_positives AS
 SELECT
@@ -58,7 +58,7 @@ JOIN (
 ) AS of_files ON of_files.part = parse_filename(found.filename)
 
 -- name: no_positives
--- The same where nothing is current.
+-- The same view without minings.
 CREATE OR REPLACE VIEW mined_positives AS
 SELECT
     '' AS recipe, '' AS source, '' AS split, '' AS scorer, 0 AS generation,
@@ -66,7 +66,7 @@ SELECT
 WHERE FALSE
 
 -- name: no_candidates
--- The same where nothing is current.
+-- The same view without minings.
 CREATE OR REPLACE VIEW candidates AS
 SELECT
     '' AS recipe, '' AS source, '' AS split, '' AS scorer, 0 AS generation,
@@ -75,28 +75,28 @@ SELECT
 WHERE FALSE
 
 -- name: is_any_shown
--- Whether the view of minings has any.
+-- Whether the view of minings has rows.
 SELECT count(*) > 0
 FROM minings
 
 -- name: shown
--- Whether the views are what they should be.
+-- Whether the stored views have this digest in a comment.
 -- Parameters: $digest.
 SELECT count(*) > 0
 FROM duckdb_views()
 WHERE view_name = 'candidates' AND database_name = current_database() AND comment LIKE '%' || $digest || '%'
 
 -- name: known_by
--- What the views are.
--- Parameters: $digest (what the views are known by).
-COMMENT ON VIEW minings IS 'What negatives were mined from: the newest of each recipe, source, split and scorer';
+-- Comment the views.
+-- Parameters: $digest (the comment that identifies the views).
+COMMENT ON VIEW minings IS 'Mined candidates in use: the newest mining of each recipe, source, split and scorer';
 
-COMMENT ON VIEW mined_positives IS 'Every positive of the anchors that were mined for, with its score and rank';
+COMMENT ON VIEW mined_positives IS 'Every positive of mined anchors, with its score and rank';
 
 COMMENT ON VIEW candidates IS $digest
 
 -- name: columns
--- What the columns of the views are, which are said again once the views are replaced.
+-- The comments of the views' columns, which are set again after the views are replaced.
 SELECT table_name, column_name, comment
 FROM duckdb_columns()
 WHERE
@@ -104,19 +104,19 @@ WHERE
     AND comment IS NOT NULL
 
 -- name: column
--- Say what a column is; minings.generation stands for it.
+-- Comment a column; the caller replaces minings.generation by its name.
 -- Parameters: $comment.
 COMMENT ON COLUMN minings.generation IS $comment
 
 -- name: covered
--- How many sections of anchors (Arrow asked: section_key) a mining looked at.
+-- The number of anchor sections (Arrow wanted: section_key) that a mining searched.
 -- Parameters: $files.
 SELECT count(DISTINCT anchor_section_key)
 FROM read_parquet($files)
-WHERE anchor_section_key IN (SELECT section_key FROM asked)
+WHERE anchor_section_key IN (SELECT section_key FROM wanted)
 
 -- name: looked_at
--- The sections of anchors that a mining looked at.
+-- The anchor sections that a mining searched.
 -- Parameters: $files.
 -- Rows: ascending.
 SELECT DISTINCT anchor_section_key
@@ -124,9 +124,9 @@ FROM read_parquet($files)
 ORDER BY anchor_section_key
 
 -- name: left
--- What a policy leaves of the candidates in some files.
+-- The candidates in some files that pass a policy.
 -- Parameters: $files, $absolute_margin, $relative_margin, $min_score, $max_score (NULL: no cut),
--- $most (ranks that are looked at; NULL for all).
+-- $most (the last rank to read; NULL for all).
 -- Rows: by anchor and rank, as they were stored.
 SELECT anchor_section_key, rank, negative_section_key, score, positive_score
 FROM read_parquet($files)
@@ -138,7 +138,7 @@ WHERE
     ) IS NULL
 
 -- name: outcomes
--- What becomes of the candidates of a mining by a policy, and how many anchors it leaves how many.
+-- Count the candidates and anchors of a mining by their outcome under a policy.
 -- Parameters: $files, $absolute_margin, $relative_margin, $min_score, $max_score, $range_min,
 -- $range_max, $version (of the labels of pairs).
 -- Rows: one.
@@ -190,7 +190,7 @@ FROM kept
 
 -- name: quantiles
 -- Quantiles (0, 5, 25, 50, 75, 95, 100 %) of a mining's scores and of the positives' ranks.
--- Parameters: $files, $every (of one anchor in so many).
+-- Parameters: $files, $every (use one anchor in $every).
 -- Rows: one.
 SELECT
     quantile_disc(score, [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]) FILTER (rank > 0)
@@ -204,7 +204,7 @@ FROM read_parquet($files)
 WHERE anchor_section_key % $every = 0
 
 -- name: within
--- How many positives there are, and how many a scorer ranks within some ranks.
+-- The number of positives, and the number within some ranks.
 -- Parameters: $files (of positives).
 -- Rows: one.
 SELECT
@@ -216,10 +216,10 @@ SELECT
 FROM read_parquet($files)
 
 -- name: found
--- How well a scorer finds the positives of anchors: the share of each anchor's that are within some
--- ranks, and one divided by the best rank.
+-- Recall and reciprocal rank: the mean share of an anchor's positives within some ranks, and the
+-- mean of 1 / best rank.
 -- Parameters: $files (of positives).
--- Rows: one; NULL where none is ranked.
+-- Rows: one; NULL if none is ranked.
 SELECT
     CASE WHEN sum(ranked) > 0 THEN round(avg(in_10), 6) END AS "recall@10",
     CASE WHEN sum(ranked) > 0 THEN round(avg(in_100), 6) END AS "recall@100",
@@ -235,7 +235,7 @@ FROM (
 )
 
 -- name: why
--- The candidates of the anchors that are of a record, or have a text, with what a policy cuts.
+-- The candidates of anchors with a record id or text, and the reason why a policy cuts each.
 -- Parameters: $files, $anchor, $absolute_margin, $relative_margin, $min_score, $max_score, $version.
 -- Rows: by anchor and rank.
 SELECT

@@ -2,9 +2,9 @@
 -- The law of every triplet pool: anchors with a positive of another text, and with enough texts
 -- for negatives. The recipe fills in names that end in _condition, _terms, _keys or _text.
 -- Parameters: $split, $version, $source, $negatives (of a sample).
--- Rows: one an anchor, in the order of their versions and the hashes of their ids.
+-- Rows: one an anchor, ordered by version and hash of the id.
 
--- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
+-- Chunks of the selectors; own: all anchors and answers of the split, also without the conditions.
 WITH anchors AS (FROM chunks_of($source, $split, $version) WHERE anchor_condition),
 positives AS (FROM chunks_of($source, $split, $version) WHERE positive_condition),
 negatives AS (FROM chunks_of(drawn, $split, $version) WHERE negative_condition),
@@ -13,10 +13,10 @@ own AS (
         answers_condition AND judged_condition AS answers
     FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
--- Texts of negatives with the family of those that only one has, and by what is written alike.
+-- Texts of negatives, sole: the only family with the text; and all writings of these texts.
 texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
 written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
--- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+-- Texts that a family must not draw: its anchors and answers, and the texts that only it has.
 own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
 excluded AS (FROM own_texts UNION SELECT sole, text_hash FROM texts WHERE sole IS NOT NULL),
 -- Answers to a question that several families ask.
@@ -26,7 +26,7 @@ known AS (
         WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
--- How many texts there are, how many each family and question lose, and where it decides, both.
+-- The number of texts; the losses of each family and question; the overlap, where it matters.
 counts AS (
     SELECT DISTINCT family, question, (SELECT count(*) FROM texts) AS texts,
         coalesce(e.number, 0) AS excluded, coalesce(k.number, 0) AS known FROM anchors
@@ -52,8 +52,8 @@ SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors,
 GROUP BY unit_keys ORDER BY added_version, id_hash, last_keys
 
 -- name: pairs
--- The pool of a recipe whose anchors are pairs in one part.
--- Rows: one a pair, in the order of the anchors, then of the positives.
+-- The last part for a recipe whose anchors are pairs.
+-- Rows: one a pair, ordered by anchor, then by positive.
 SELECT record_key, eligible.record_id,
     list(eligible.chunk_key ORDER BY eligible.chunk_key) AS anchors,
     arg_min(eligible.text, eligible.chunk_key) AS anchor,
@@ -66,7 +66,7 @@ ORDER BY eligible.added_version, eligible.id_hash, record_key,
     positives.added_version, positives.id_hash, positive_key
 
 -- name: texts
--- The pool of a text recipe: the chunks that its selectors take, by record or chunk.
+-- The steps of a text recipe: the chunks that its selectors take.
 -- Parameters: $split, $version, $source.
 WITH eligible AS (FROM chunks_of($source, $split, $version) WHERE anchor_condition),
 anchors AS (FROM eligible),
@@ -74,22 +74,22 @@ judged AS (SELECT *, NULL::VARCHAR AS reason FROM eligible)
 SELECT 1
 
 -- name: text_pool
--- The pool of a text recipe in one part.
+-- The last part for a text recipe.
 -- Parameters: $split, $version, $source.
--- Rows: one an anchor, in the order of their versions and the hashes of their ids.
+-- Rows: one an anchor, ordered by version and hash of the id.
 SELECT record_key, record_id, list(chunk_key ORDER BY chunk_key) AS anchors,
     arg_min(text, chunk_key) AS anchor
 FROM chunks_of($source, $split, $version) WHERE anchor_condition
 GROUP BY unit_keys ORDER BY added_version, id_hash, last_keys
 
 -- name: same_selectors
--- Steps of a pool whose positive is taken as its anchor is: records of one whole text are written
--- alike already, and a section that all records share makes no pool empty.
+-- Steps for equal selectors of anchor and positive. Records of one equal text are one family
+-- already, and a section that all records share must not empty the pool.
 WITH known AS (SELECT question, text_hash FROM own WHERE FALSE)
 SELECT 1
 
 -- name: narrow
--- Steps of a pool whose negatives are of the anchors' source, by the law of the split's.
+-- Steps for negatives of the anchors' source only, under the law of the split.
 -- Parameters: $split, $version.
 WITH written AS (
     SELECT DISTINCT unnest(writings) AS writing, text_hash
@@ -98,13 +98,13 @@ WITH written AS (
 SELECT 1
 
 -- name: own_positives
--- Steps of a pool whose positive is the anchor itself.
+-- Steps for a positive that is the anchor itself.
 WITH positives AS (FROM anchors)
 SELECT 1
 
 -- name: by_class
--- Steps of a pool whose strategy tells classes of anchors, for which other texts are suited: those
--- of a part, or those of all anchors (part 0), less and more some (the signs) for a class.
+-- Steps for a strategy with classes of anchors. A class may draw the texts of a part. If it starts
+-- from part 0, all texts, the signs (-1, 1) remove and add some texts.
 -- Parameters: $split, $version, $source, $negatives.
 
 -- Chunks that the selectors take, with the values that the strategy compares.
@@ -116,7 +116,7 @@ negatives AS (
     SELECT *, negative_terms
     FROM chunks_of(drawn, $split, $version) WHERE negative_condition
 ),
--- The texts of each part that a family or a question loses.
+-- The texts of each part that a family or a question must not draw.
 parts AS (SELECT DISTINCT class, family, question, unnest(parts_of_class) AS part FROM anchors),
 lost AS (
     SELECT family, part, sign, text_hash FROM (
@@ -126,7 +126,7 @@ lost AS (
     UNION SELECT sole, part, sign, text_hash FROM suited WHERE sole IS NOT NULL
 ),
 answered AS (SELECT question, part, sign, text_hash FROM known JOIN suited USING (text_hash)),
--- How many texts there are, how many each family and question lose, and where it decides, both.
+-- The number of texts; the losses of each family and question; the overlap, where it matters.
 totals AS (SELECT part, sum(sign) AS number FROM suited GROUP BY ALL),
 counts AS (
     SELECT class, family, question, sum(t.number) AS texts,
@@ -147,7 +147,7 @@ shared AS (
 SELECT 1
 
 -- name: allowed
--- Steps of a pool where classes may draw from the bins that they are paired with.
+-- Steps for classes that may draw from the bins of their pairs only.
 
 -- The bins that suit each class of anchors, and their texts.
 WITH class_bins AS (
@@ -162,11 +162,11 @@ suited AS (
 SELECT 1
 
 -- name: ample
--- Steps of a pool whose classes may draw from overlapping bins: those that have more texts than any
--- anchor can lose are not looked at text by text.
+-- Steps for classes that share bins. A class with more texts than any anchor can lose needs no
+-- check of each text.
 -- Parameters: $negatives.
 
--- Classes with enough texts, whatever their anchors lose; the texts that suit each other class.
+-- Classes with enough texts, whatever their anchors lose; then the texts of each other class.
 WITH ample AS (
     SELECT class AS part, sum(number) AS number FROM class_bins JOIN (
         SELECT bin, count(*) AS number
@@ -185,7 +185,7 @@ totals AS (FROM ample UNION ALL SELECT part, sum(sign) AS number FROM suited GRO
 SELECT 1
 
 -- name: forbidden
--- Steps of a pool where classes must not draw from the bins that they are paired with.
+-- Steps for classes that must not draw from the bins of their pairs.
 
 -- The bins that a class must not draw from.
 WITH class_bins AS (
@@ -193,7 +193,7 @@ WITH class_bins AS (
     JOIN (SELECT DISTINCT bin, negative_values FROM negatives) AS negative
         ON pair_condition
 ),
--- Texts with their families; and by class how many of these have a text in such bins only.
+-- Texts with their families; then by class the families whose copies are all in forbidden bins.
 texts AS (
     SELECT text_hash, only_one(family) AS sole, count(DISTINCT family) AS families,
         sum(DISTINCT family) AS total FROM negatives GROUP BY ALL
@@ -206,7 +206,7 @@ gone AS (
         ) USING (bin) GROUP BY class, text_hash, family, bins HAVING count(*) = bins
     ) GROUP BY ALL
 ),
--- Texts that suit all (part 0), less those that lose families for a class, plus what is left.
+-- All texts (part 0), minus texts that lose families for a class, plus the remaining families.
 suited AS (
     SELECT 0::UBIGINT AS part, 1 AS sign, text_hash, sole FROM texts
     UNION ALL SELECT class, -1, text_hash, sole FROM gone JOIN texts USING (text_hash)
@@ -217,7 +217,7 @@ suited AS (
 SELECT 1
 
 -- name: apart
--- Steps of a pool whose classes may draw all values but their own: no value is none of them.
+-- Steps for classes that may draw every value except their own; negatives need a value.
 -- Parameters: $split, $version.
 WITH negatives AS (
     SELECT *, negative_terms
@@ -226,9 +226,9 @@ WITH negatives AS (
 SELECT 1
 
 -- name: own_negatives
--- Steps of a pool whose negatives are looked at one by one, since each record has few of its own.
+-- Steps for negatives that are checked one by one, because each record has few of its own.
 
--- Texts that each record may draw, and that are neither excluded nor known.
+-- Texts that each record may draw: neither excluded nor known.
 WITH usable AS (
     SELECT asked.*, count(DISTINCT suited.text_hash) AS texts
     FROM (SELECT DISTINCT record_key, family, question FROM anchors) AS asked
@@ -244,16 +244,16 @@ counts AS (SELECT *, 0 AS excluded, 0 AS known FROM usable)
 SELECT 1
 
 -- name: same_record
--- Steps of a pool whose negatives are of the anchor's own record, which its family may draw.
+-- Steps for negatives of the anchor's own record, which its family may draw.
 WITH suited AS (SELECT DISTINCT record_key, text_hash, NULL AS family FROM negatives),
 shared AS (SELECT law_keys, 0 AS shared FROM counts WHERE FALSE),
 class_bins AS (SELECT DISTINCT record_key::UBIGINT AS class, class AS bin FROM anchors)
 SELECT 1
 
 -- name: filled
--- Steps of a pool whose records may draw their own negatives, and those of other families.
+-- Steps for negatives of the own record, filled up with negatives of other families.
 
--- Negatives of the record that no other family has; then how many texts all others have, too.
+-- Negatives of the record that no other family has; then the number of all texts and usable ones.
 WITH suited AS (
     SELECT DISTINCT record_key, text_hash, NULL AS family
     FROM negatives JOIN texts USING (text_hash) WHERE sole IS NOT NULL
@@ -270,11 +270,11 @@ class_bins AS (SELECT DISTINCT record_key::UBIGINT AS class, class AS bin FROM a
 SELECT 1
 
 -- name: nearest
--- Steps that find, for the record of each anchor, the other record of the same source, or of the
--- same taxonomy[0], whose date is nearest to the anchor's plus some days.
+-- Steps that find a near record for each anchor's record, in the same source or with the same
+-- taxonomy[0]. Its date is nearest to the anchor's date plus some days.
 -- Parameters: $split, $version.
 
--- The date that each record looks for, within its source and within its category.
+-- The date that each record needs, within its source and within its category.
 WITH wanted AS (
     SELECT DISTINCT record_key, (date + nearest_days)::DATE AS date,
         unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
@@ -285,7 +285,7 @@ candidates AS (
         unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
     FROM chunks_of(candidates, $split, $version) WHERE date IS NOT NULL AND nearest_condition
 ),
--- Two records of each date, and two dates on either side: a record is never its own nearest.
+-- Two records of each date, and two dates on each side, because a record is not its own nearest.
 candidate_dates AS (
     SELECT part, date, list({'id': record_id, 'key': record_key} ORDER BY record_id)[1:2] AS others,
         lag(date) OVER (PARTITION BY part ORDER BY date) AS previous_date,
@@ -301,7 +301,7 @@ around AS (
     ASOF LEFT JOIN candidate_dates AS later
         ON wanted.part = later.part AND wanted.date <= later.date
 ),
--- The nearest of them; of equally near ones the smaller record id.
+-- The nearest record; the smaller record id wins a tie.
 nearest AS (
     SELECT record_key, other.key AS other_key FROM (
         SELECT record_key, abs(around.date - wanted_date) AS distance, unnest(others) AS other
@@ -312,7 +312,7 @@ nearest AS (
 SELECT 1
 
 -- name: near_negative
--- Steps of a pool whose negatives are of the record whose date is nearest.
+-- Steps for negatives of the record with the nearest date.
 
 -- Negatives of the nearest record.
 WITH suited AS (
@@ -324,10 +324,10 @@ class_bins AS (SELECT record_key::UBIGINT AS class, other_key::UBIGINT AS bin FR
 SELECT 1
 
 -- name: near_positive
--- Steps of a pool whose positives are of the record whose date is nearest.
+-- Steps for positives of the record with the nearest date.
 -- Parameters: $split, $version.
 
--- Chunks of the nearest record, which are answers as if they were of the anchor's own.
+-- Chunks of the nearest record, which count as answers of the anchor's own record.
 WITH near_positives AS (
     SELECT nearest.record_key, other.* EXCLUDE (record_key)
     FROM nearest JOIN (
@@ -348,10 +348,10 @@ own AS (
 SELECT 1
 
 -- name: labels
--- Steps of a pool where somebody said how well texts, or documents, answer anchors.
+-- Steps for labels of pairs of a text or document with an anchor.
 -- Parameters: $split, $version, $source.
 
--- The label of each text for each window that asks; of all the windows of a labelled document.
+-- The label of each text for each anchor window; the label of a document covers all its windows.
 WITH asking AS (
     SELECT DISTINCT record_key, family, question, source, text_hash AS anchor_hash,
         unnest([_internal.text_side(text_hash), id_hash]) AS anchor FROM own WHERE asks
@@ -366,15 +366,15 @@ said AS (
     FROM asking JOIN labels USING (anchor) JOIN documents USING (document)
     WHERE added_version <= $version GROUP BY ALL HAVING label IS NOT NULL
 ),
--- Labels of all texts that are written like labelled ones.
+-- Labels of all texts that share a writing with a labelled text.
 labelled AS (
     SELECT DISTINCT said.family, said.question, said.source, said.label, written.text_hash
     FROM said JOIN (
         SELECT text_hash, unnest(writings) AS writing FROM chunks_of(NULL, $split, $version)
     ) USING (text_hash) JOIN written USING (writing)
 ),
--- Texts that are answers for none of the windows that a record asks a question with, and (without
--- a question) for none of all its windows.
+-- Texts with a label of 0 or less: for all windows of a record with a question, or, if question is
+-- NULL, for all windows of the record.
 denied AS (
     SELECT of_texts.record_key, of_texts.question, text_hash FROM (
         SELECT record_key, question, text_hash, count(DISTINCT anchor_hash) AS denials
@@ -386,7 +386,7 @@ denied AS (
     ) AS asked ON asked.record_key = of_texts.record_key
         AND asked.question IS NOT DISTINCT FROM of_texts.question AND windows = denials
 ),
--- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+-- Texts that a family must not draw: its anchors and answers, and positively labelled texts.
 own_texts AS (
     SELECT family, written.text_hash FROM own JOIN written USING (writing)
     LEFT JOIN (SELECT *, TRUE AS is_denied FROM denied WHERE question IS NULL) AS d
@@ -410,7 +410,7 @@ known AS (
     UNION SELECT question, text_hash FROM labelled JOIN repeated USING (question)
     WHERE label > 0 AND source = $source
 ),
--- The texts that an anchor text has for positives, and a chunk of each.
+-- Texts with a positive label as positives of an anchor text, and one chunk of each.
 promoted AS (
     SELECT * FROM (
         SELECT said.record_key AS asked_key, anchor_hash,
@@ -449,10 +449,10 @@ positive_texts AS (
 SELECT 1
 
 -- name: documents
--- Steps of a pool whose negatives are the documents of its source: groups of labelled ones are out.
+-- Steps for negatives from documents; a labelled text also excludes the texts of its group.
 -- Parameters: $split, $version.
 
--- Labels of all texts that are written like labelled ones, or of a group with such a text.
+-- Labels of all texts that share a writing with a labelled text, or with a text of its group.
 WITH labelled AS (
     SELECT DISTINCT said.family, said.question, said.label, written.text_hash
     FROM said JOIN (
@@ -463,15 +463,15 @@ WITH labelled AS (
         ) AS one JOIN chunks_of(promotable, $split, $version) AS others USING (family)
     ) USING (text_hash) JOIN written USING (writing)
 ),
--- Records with a label that makes neither a positive nor a negative.
+-- Records with a label between 0 and 1, which is neither positive nor negative.
 partial AS (SELECT record_key FROM said WHERE label > 0 AND label < 1)
 SELECT 1
 
 -- name: consistent
--- Steps of a pool that draws only pairs whose positive a scorer ranks high enough.
+-- Steps for a consistency filter: pairs whose positive a scorer ranks high enough.
 -- Parameters: $generation (of the mining), $within, $min_score.
 
--- Pairs of an anchor and a text, and those that the scorer ranks high enough.
+-- Pairs of an anchor and a text; then the pairs that the scorer ranks high enough.
 WITH offered_pairs AS (
     SELECT DISTINCT anchors.record_key, anchors.text_hash AS anchor_hash, offered.text_hash,
         anchors.section_key AS anchor_section_key, offered.section_key AS positive_section_key
@@ -493,7 +493,7 @@ positive_texts AS (
 SELECT 1
 
 -- name: consistent_pinned
--- Steps of such a pool that a run reads, whose mining may not be the newest.
+-- The same for a run, whose mining may not be the newest.
 -- Parameters: $ranked (files of the mining), $within, $min_score.
 WITH consistent AS (
     SELECT DISTINCT record_key, anchor_hash, text_hash
@@ -503,7 +503,7 @@ WITH consistent AS (
 SELECT 1
 
 -- name: consistent_labelled
--- Steps of such a pool where labels say which texts an anchor has for positives.
+-- The same with labels of pairs: they determine the positives of an anchor.
 WITH offered_pairs AS (
     SELECT DISTINCT anchors.record_key, anchors.text_hash AS anchor_hash, offered.text_hash,
         anchors.section_key AS anchor_section_key, offered.section_key AS positive_section_key
@@ -515,18 +515,18 @@ WITH offered_pairs AS (
 SELECT 1
 
 -- name: given
--- Steps of a pool of pairs that come as they were judged: nothing is drawn beside them.
+-- Steps for labelled pairs: a sample is the pair with its label, and nothing is drawn.
 
--- Anchors whose pair is judged.
+-- Anchors with a label.
 WITH eligible AS (
     FROM anchors JOIN positive_texts USING (positive_keys) WHERE label IS NOT NULL
 )
 SELECT 1
 
 -- name: given_documents
--- Steps of such a pool whose labels are of documents.
+-- The same with labels of documents.
 
--- The labelled documents of each record, with the greatest label where its windows have several.
+-- The labelled documents of each record; the greatest label of its windows counts.
 WITH positives AS (
     SELECT promoted.* EXCLUDE (asked_key, anchor_hash, is_by_text)
         REPLACE (asked_key AS record_key)
@@ -541,10 +541,10 @@ eligible AS (FROM anchors JOIN positive_texts USING (positive_keys))
 SELECT 1
 
 -- name: swapped
--- Steps of a pool whose samples may be swapped: the positive then asks for its anchors.
+-- Steps for swapped samples, whose positive acts as the anchor.
 -- Parameters: $source, $negatives.
 
--- Anchors that answer a positive which several families have.
+-- Anchors of a positive that several families have.
 WITH known_swapped AS (
     SELECT DISTINCT shared.question, written.text_hash FROM (
         SELECT question, unnest(list(DISTINCT record_key) FILTER (answers)) AS record_key FROM (
@@ -571,9 +571,9 @@ eligible AS (
 SELECT 1
 
 -- name: reasons
--- Steps that say why anchors are left out, and that a strategy compares nothing.
+-- Steps with the reason for each excluded anchor, and without classes to compare.
 
--- Anchors with the reason why they are left out, or NULL.
+-- Anchors with the reason for their exclusion; NULL: in the pool.
 WITH class_bins AS (SELECT 0::UBIGINT AS class, 0::UBIGINT AS bin WHERE FALSE),
 partial AS (SELECT record_key FROM anchors WHERE FALSE),
 judged AS (

@@ -1,7 +1,6 @@
 -- name: stage
--- The chunks that several pools look at as a table of its own, with the columns they look at:
--- joined once, it halves the time to open a sampler. Who answers is looked for among all of them,
--- what is drawn among those that are drawn.
+-- The chunks of several pools in a table, with the columns that they need. Joining them once halves
+-- the time to open a sampler. Answers come from all chunks, samples from chunks with drawn = TRUE.
 -- Parameters: $split, $version.
 CREATE TEMP TABLE staged_chunks AS
 SELECT slot.chunk_key, slot_columns, TRUE AS drawn
@@ -9,7 +8,7 @@ FROM chunks_of(NULL, $split, $version) AS slot
 LEFT JOIN section_facts USING (section_key)
 
 -- name: facts
--- What conditions ask of the texts of sections, worked out once however many windows these have.
+-- Values that conditions need from section texts, computed once for all windows of a section.
 -- Parameters: $split, $version, $sources (names; NULL for all), $low, $high (section keys).
 -- Rows: by section_key.
 SELECT slot.section_key, slot_columns
@@ -32,8 +31,8 @@ FROM (
 ORDER BY slot.section_key
 
 -- name: text_portions
--- Ranges of sections whose long texts have so many characters together, with the longest text.
--- Texts that are not long do not count: as many as DuckDB looks at together are no more than that.
+-- Ranges of sections whose long texts have at most about $most characters, with the longest text.
+-- Short texts do not count, because a vector of them stays below that bound.
 -- Parameters: $split, $version, $sources (names; NULL for all), $most, $long (characters).
 -- Rows: by low.
 SELECT min(section_key) AS low, max(section_key) AS high, max(size)::BIGINT AS longest
@@ -55,7 +54,7 @@ ORDER BY low
 -- name: plain
 -- The chunks of a source in a split, of anchors and contexts, with the columns of their lists.
 -- Parameters: $split, $version, $source.
--- Rows: in the order of their records' versions and hashes of ids.
+-- Rows: ordered by version and id hash of the record.
 SELECT
     record_key, chunk_key, text_hash, family, question, section_key, position,
     role = 'anchor' AS is_anchor, added_version, id_hash
@@ -64,17 +63,17 @@ WHERE role IN ('anchor', 'context')
 ORDER BY added_version, id_hash, record_key, chunk_key
 
 -- name: text_anchors
--- What a sampler draws texts from: the chunks of the pool.
--- Rows: in the order of their records' versions and hashes of ids.
+-- The chunks from which a sampler draws texts.
+-- Rows: ordered by version and id hash of the record.
 SELECT record_key, chunk_key, text_hash, section_key, position, added_version, id_hash
 FROM eligible
 ORDER BY added_version, id_hash, record_key, chunk_key
 
 -- name: of_sources
--- A list of a pool for many sources at once: for each what the statement of one yields.
--- That statement stands for found_list, and what it is ordered by for found_order.
+-- A list of a pool for many sources at once: the rows of one statement for each source.
+-- The caller replaces found_list by that statement, and found_order by its order.
 -- Parameters: $sources (names).
--- Rows: by number (of the source), and within a source as of one.
+-- Rows: by number (of the source), and within a source as in the statement.
 SELECT asked.number, found.*
 FROM (
     SELECT
@@ -83,53 +82,53 @@ FROM (
 ORDER BY number, found_order
 
 -- name: staged
--- How many chunks of the table of pools/stage each source has.
+-- The number of staged chunks of each source.
 -- Rows: in any order.
 SELECT source, count(*) AS chunks
 FROM staged_chunks
 GROUP BY source
 
 -- name: keep_texts
--- Draw no chunks of the table of pools/stage of other texts than those given.
+-- Mark the staged chunks of other texts as not drawn (Arrow kept_texts: text_hash).
 UPDATE staged_chunks SET drawn = FALSE
 WHERE NOT EXISTS (SELECT 1 FROM kept_texts WHERE kept_texts.text_hash = staged_chunks.text_hash)
 
 -- name: unstage
--- Drop the table of pools/stage.
+-- Drop the staged table.
 DROP TABLE staged_chunks
 
 -- name: anchors
--- What a sampler draws anchors from: the chunks of the pool.
--- Rows: in the order of their records' versions and hashes of ids.
+-- The chunks from which a sampler draws anchors.
+-- Rows: ordered by version and id hash of the record.
 SELECT record_key, chunk_key, text_hash, family, question, section_key, position, anchor_names,
     added_version, id_hash
 FROM eligible
 ORDER BY added_version, id_hash, record_key, chunk_key
 
 -- name: negatives
--- What a sampler draws negatives from.
--- Rows: by bin, and in the order of their records' versions and hashes of ids.
+-- The chunks from which a sampler draws negatives.
+-- Rows: ordered by bin, version and id hash of the record.
 SELECT record_key, chunk_key, text_hash, family, section_key, negative_names, added_version, id_hash
 FROM negatives
 ORDER BY negative_order
 
 -- name: pairs
--- Which bins each class may, or must not, draw from.
+-- The bins that each class may, or must not, draw from.
 -- Rows: by class and bin.
 SELECT class, bin
 FROM class_bins
 ORDER BY class, bin
 
 -- name: positives
--- What a sampler draws positives from.
--- Rows: by record_key (the anchor's), and in the order of their own records and chunks.
+-- The chunks from which a sampler draws positives.
+-- Rows: by record_key (the anchor's), then ordered by their own record and chunk.
 SELECT record_key, chunk_key, text_hash, positive_names, added_version, id_hash
 FROM positives
 ORDER BY record_key, added_version, id_hash, chunk_key
 
 -- name: illegal
--- Texts that a family may not draw, though others have them, too: what only it has needs no list.
--- Besides them (is_answer) texts that are known answers to the questions of anchors.
+-- Texts that a family must not draw although other families have them. A text of one family needs no
+-- entry. Rows with is_answer have known answers to the questions of anchors.
 -- Rows: in any order.
 SELECT FALSE AS is_answer, family, 0::UBIGINT AS question, text_hash
 FROM own_texts
@@ -142,14 +141,14 @@ FROM known
 JOIN (SELECT DISTINCT question FROM anchors) AS asked USING (question)
 
 -- name: known_swapped
--- Texts that ask for what positives answer, where several families have these.
+-- Anchor texts of positives that several families have.
 -- Rows: in any order.
 SELECT question, text_hash
 FROM known_swapped
 JOIN (SELECT DISTINCT question FROM positives) AS asked USING (question)
 
 -- name: unpaired
--- Positives of a record that an anchor text must not take, by what labels say.
+-- Positives of a record that an anchor text must not take because of labels.
 -- Rows: in any order.
 SELECT DISTINCT said.record_key, anchors.text_hash AS anchor_hash, said.text_hash
 FROM anchors
@@ -159,7 +158,7 @@ EXCEPT SELECT record_key, anchor_hash, text_hash
 FROM paired
 
 -- name: inconsistent
--- Positives of a record that an anchor text must not take, as a scorer ranks them too low.
+-- Positives of a record that an anchor text must not take because of a low rank.
 -- Rows: in any order.
 SELECT DISTINCT anchors.record_key, anchors.text_hash AS anchor_hash, positives.text_hash
 FROM anchors
@@ -168,14 +167,14 @@ EXCEPT SELECT record_key, anchor_hash, text_hash
 FROM consistent
 
 -- name: consistent
--- The sections of anchors and positives that the consistency filter pairs.
+-- The pairs of anchor section and positive section that pass the consistency filter.
 -- Rows: in any order.
 SELECT DISTINCT anchor_section_key, positive_section_key
 FROM offered_pairs
 JOIN consistent USING (record_key, anchor_hash, text_hash)
 
 -- name: filtered
--- How many pairs there are and how many are consistent; the same of the records of anchors.
+-- The number of pairs and of consistent pairs; the same for the records of anchors.
 -- Rows: one.
 SELECT
     (SELECT count(*) FROM (SELECT DISTINCT record_key, anchor_hash, text_hash FROM offered_pairs))
@@ -185,24 +184,24 @@ SELECT
     (SELECT count(DISTINCT record_key) FROM consistent) AS consistent_anchors
 
 -- name: labelled
--- Texts that labels call an answer of a family, perhaps, and what is written alike.
+-- Texts with a label above 0 for a family, and all texts that share a writing with them.
 -- Rows: in any order.
 SELECT DISTINCT family, text_hash
 FROM labelled
 WHERE label > 0
 
 -- name: left_out
--- The anchors that are left out, and why.
--- Rows: in the order of their records' versions and hashes of ids.
+-- The excluded anchors with the reason.
+-- Rows: ordered by version and id hash of the record.
 SELECT record_key, chunk_key, reason, added_version, id_hash
 FROM judged
 WHERE reason IS NOT NULL
 ORDER BY added_version, id_hash, record_key, chunk_key
 
 -- name: counts
--- The records of a source and split, or their chunks, by what becomes of them in a pool.
+-- The number of records (or chunks) of a source and split by their outcome in a pool.
 -- Parameters: $split, $version, $source.
--- Rows: by reason; NULL for those in the pool.
+-- Rows: by reason; NULL for anchors in the pool.
 SELECT reason, count(*) AS anchors
 FROM (
     SELECT CASE WHEN count(*) > count(reason) THEN NULL ELSE arg_min(reason, chunk_key) END AS reason
@@ -217,35 +216,35 @@ GROUP BY reason
 ORDER BY reason
 
 -- name: mined_anchors
--- The anchors that negatives are mined for: sections of the pool.
+-- The anchor sections of the pool, for mining.
 -- Rows: by section_key and class.
 SELECT DISTINCT record_key, section_key, family, question, class_name
 FROM eligible
 ORDER BY section_key, class
 
 -- name: mined_documents
--- The documents that negatives are mined among: sections the negative selector matches.
+-- The sections that the negative selector takes, for mining.
 -- Rows: by section_key and bin.
 SELECT DISTINCT record_key, section_key, bin_name
 FROM negatives
 ORDER BY section_key, bin
 
 -- name: mined_positives
--- The sections that positives are taken from, by the record of the anchor.
+-- The sections of positives by the record of the anchor, for mining.
 -- Rows: by record_key (the anchor's) and section_key.
 SELECT DISTINCT record_key, section_key
 FROM positives
 ORDER BY record_key, section_key
 
 -- name: sizes
--- How many classes and bins an sql() strategy compares.
+-- The number of classes and bins that an sql() strategy compares.
 SELECT
     (SELECT count(DISTINCT class) FROM anchors) AS classes,
     (SELECT count(DISTINCT bin) FROM negatives) AS bins
 
 -- name: labels
--- The sources that have labels at a version, and whether some are neither 0 nor 1; one row more,
--- without a source, where pairs of others are labelled.
+-- The sources with labels at a version, and whether some labels are neither 0 nor 1. A row without a
+-- source shows that labels of pairs exist.
 -- Parameters: $version.
 -- Rows: by source.
 SELECT sources.name AS source, bool_or(records.label NOT IN (0, 1)) AS graded
@@ -261,7 +260,7 @@ WHERE EXISTS (SELECT 1 FROM labels WHERE added_version <= $version)
 ORDER BY source
 
 -- name: documents
--- The sources that have documents, each with the source of these.
+-- The sources of queries, each with the source of its documents.
 -- Parameters: $version.
 -- Rows: by source.
 SELECT sources.name AS source, documents.name AS documents

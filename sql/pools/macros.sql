@@ -1,5 +1,5 @@
 -- name: state
--- What changes whenever a fact does: the newest version, recipes and sources.
+-- Values that change with every fact: the newest version, recipes and sources.
 -- Rows: by name and value.
 SELECT max(version)::VARCHAR AS name, NULL AS value
 FROM corpus_versions
@@ -12,8 +12,8 @@ FROM sources
 ORDER BY ALL
 
 -- name: facts
--- All that macros of recipes follow from: recipes, live sources, and labels.
--- Rows: by what, then name.
+-- The facts that determine the macros of recipes: recipes, live sources, and labels.
+-- Rows: by the first two columns.
 SELECT 'recipe' AS what, name, definition::VARCHAR AS value, NULL AS recipes
 FROM recipes
 UNION ALL
@@ -39,14 +39,14 @@ WHERE EXISTS (SELECT 1 FROM labels)
 ORDER BY ALL
 
 -- name: names
--- The macros of recipes that the file has.
+-- The macros of recipes in the file.
 -- Rows: in any order.
 SELECT schema_name, function_name
 FROM duckdb_functions()
 WHERE schema_name IN ('pools', 'left_out') AND database_name = current_database()
 
 -- name: printed
--- How DuckDB prints the parameters and the statement of a macro. Nothing is bound or run.
+-- The parameters and the statement of a macro as DuckDB prints them. Nothing is bound or run.
 -- Parameters: $text.
 SELECT
     concat(
@@ -56,8 +56,8 @@ SELECT
     )
 
 -- name: left_out
--- The anchors that are in no pool, with texts and reasons. `of_recipe` stands for the statement.
--- Rows: in the order of their records' versions and hashes of ids.
+-- The anchors outside the pool, with texts and reasons. The caller replaces `of_recipe`.
+-- Rows: ordered by version and id hash of the record.
 SELECT
     records.record_id, substring(sections.text, chunks.start + 1, chunks.length) AS anchor,
     unused.reason
@@ -68,7 +68,7 @@ JOIN records ON records.record_key = unused.record_key
 ORDER BY unused.added_version, unused.id_hash, unused.record_key, unused.chunk_key
 
 -- name: of_some
--- The statement of a recipe for some sources: no rows for others.
+-- The statement of a recipe for some sources: other sources have no rows.
 -- Parameters: $sources.
 SELECT * FROM of_recipe WHERE list_contains($sources, of_source)
 
@@ -79,8 +79,8 @@ UNION ALL
 SELECT * FROM (of_others)
 
 -- name: create
--- Store a macro. duckplets/pools/macros.py puts its name and statement in the places of `of_name` and
--- `of_recipe`, here and below.
+-- Store a macro. duckplets/pools/macros.py replaces `of_name` and `of_recipe` by its name and
+-- statement, here and below.
 -- Rows: none.
 CREATE OR REPLACE MACRO of_name(
     of_source, of_split := 'train', at_version := NULL, at_least := 1
@@ -99,7 +99,7 @@ COMMENT ON MACRO TABLE of_name IS $text
 DROP MACRO TABLE IF EXISTS of_name
 
 -- name: newest
--- The number of the newest mining by a scorer, whose name stands for of_scorer.
+-- The number of the newest mining by a scorer; the caller replaces `of_scorer`.
 (
     SELECT max(generation) FROM minings
     WHERE scorer = of_scorer AND source = of_source AND split = of_split

@@ -1,5 +1,5 @@
 -- name: shared
--- What all vocabularies of an instance in memory use, with the macros of migrations/corpus/0001_words.
+-- The table that all vocabularies of an instance share, besides the macros of 0001_words.sql.
 CREATE TABLE english (word VARCHAR)
 
 -- name: english
@@ -7,8 +7,8 @@ CREATE TABLE english (word VARCHAR)
 PRAGMA create_fts_index('english', 'word', 'word', stopwords = 'english')
 
 -- name: tables
--- What a vocabulary is kept in, seen by its connection alone. A word that is a stop word, or whose
--- term is unknown, has the key -1; the empty word, which stands between two blanks, -2.
+-- The tables of a vocabulary, which its connection alone sees. The key of a stop word, or of a word
+-- with an unknown term, is -1. The key of the empty word between two blanks is -2.
 CREATE TEMP TABLE words (
     word VARCHAR NOT NULL,
     term_key INTEGER NOT NULL
@@ -27,26 +27,26 @@ INSERT INTO words
 VALUES ('', -2)
 
 -- name: stemmed
--- Terms are stemmed, by the fts extension.
+-- The fts extension stems terms.
 CREATE TEMP MACRO term_of(word, stemmer) AS stem(word, stemmer)
 
 -- name: unstemmed
--- Terms are words as they are; the fts extension is not needed.
+-- Terms are the words themselves, without the fts extension.
 CREATE TEMP MACRO term_of(word, stemmer) AS word
 
 -- name: size
--- How many terms there are.
+-- The number of terms.
 SELECT count(*)
 FROM terms
 
 -- name: load_terms
--- Take over the terms of a stored index (Arrow: term, term_key).
+-- Load the terms of a stored index (Arrow loaded: term, term_key).
 INSERT INTO terms
 SELECT term, term_key
 FROM loaded
 
 -- name: nothing
--- The key of the empty term, which some stemmers make of a word such as s.
+-- The key of the empty term: some stemmers turn a word such as s into it.
 SELECT term_key
 FROM terms
 WHERE term = ''
@@ -61,8 +61,8 @@ WHERE term_key >= $low AND term_key < $high
 ORDER BY term_key
 
 -- name: words
--- The words of texts (Arrow: text), empty ones included. What `ignore` matches becomes a blank, and
--- words stand between blanks; other white space separates as well, unless `ignore` matches all of it.
+-- The words of texts (Arrow texts: text), empty ones included. A match of `ignore` becomes a blank, and
+-- blanks separate words. Other white space separates too, unless `ignore` matches all of it.
 -- Parameters: $ignore, $all_space (whether it matches all white space), $pairs (whether to split
 -- words of scripts without spaces).
 -- Rows: in the order of the texts.
@@ -85,8 +85,7 @@ SELECT CASE WHEN $pairs THEN _internal.split_words(text) ELSE string_split(text,
 FROM spaced
 
 -- name: stem
--- Stem those of different words (Arrow: place, word) that are met for the first time; stop words have
--- no term.
+-- Stem the new ones among distinct words (Arrow found: place, word); stop words have no term.
 -- Parameters: $stemmer.
 CREATE OR REPLACE TEMP TABLE fresh AS
 SELECT
@@ -97,7 +96,7 @@ FROM found
 ANTI JOIN words ON words.word = found.word
 
 -- name: add_terms
--- Number the terms of fresh words that are new, in the order of the words' places.
+-- Number the new terms of new words, in the order of the words' places.
 -- Parameters: $next (the first free key).
 INSERT INTO terms
 SELECT fresh.term, $next + row_number() OVER (ORDER BY min(fresh.place)) - 1
@@ -108,14 +107,14 @@ GROUP BY fresh.term
 ORDER BY min(fresh.place)
 
 -- name: add_words
--- Keep the keys of fresh words.
+-- Store the keys of new words.
 INSERT INTO words
 SELECT fresh.word, coalesce(terms.term_key, -1)
 FROM fresh
 LEFT JOIN terms ON terms.term = fresh.term
 
 -- name: keys
--- The keys of different words (Arrow: place, word).
+-- The keys of distinct words (Arrow found: place, word).
 -- Rows: by place.
 SELECT words.term_key
 FROM found
@@ -124,7 +123,7 @@ ORDER BY found.place
 
 -- name: words_read
 -- The words that were read, with the keys of their terms (NULL for stop words). A term that is no
--- word counts as one, so that its beginning is found.
+-- word counts as a word too, so that a search finds it by its beginning.
 -- Rows: by word.
 SELECT word, nullif(term_key, -1) AS term_key
 FROM words
@@ -137,13 +136,13 @@ WHERE terms.term <> ''
 ORDER BY word
 
 -- name: english_words
--- Stop words: those of the fts extension for English.
+-- Use the English stop words of the fts extension.
 INSERT INTO stop_words
 SELECT DISTINCT _internal.folded(sw)
 FROM fts_main_english.stopwords
 
 -- name: stop_words
--- Stop words: those given (Arrow: word), in the form that the words of a text have.
+-- Use some stop words (Arrow given: word), in the form that the words of a text have.
 INSERT INTO stop_words
 SELECT DISTINCT _internal.folded(word)
 FROM given

@@ -3,9 +3,8 @@
 SELECT nextval('text_index_keys')
 
 -- name: sections
--- What an index covers: the live sections of a source and split, with about how many characters
--- each has: up to the end of its last window. (To measure the texts themselves, DuckDB would have to
--- hold thousands of them at a time, however long they are.)
+-- The live sections of a source and split, with a length in characters: the end of the last window.
+-- (To measure long texts, DuckDB would have to read thousands of them into memory at a time.)
 -- Parameters: $source, $split.
 -- Rows: in the order of documents: by hash of the record id, then position.
 WITH covered AS (
@@ -30,7 +29,7 @@ LEFT JOIN spans ON spans.section_key = covered.section_key
 ORDER BY covered.place, covered.position
 
 -- name: add
--- Store what an index is.
+-- Store the row of an index.
 -- Parameters: $index, $source, $split, $terms (JSON), $content, $version, $documents, $tokens.
 INSERT INTO text_indexes
 SELECT
@@ -40,7 +39,7 @@ FROM sources
 WHERE name = $source AND removed_version IS NULL
 
 -- name: texts
--- The texts of some sections (Arrow: section_key), whose keys lie from $low to $high.
+-- The texts of some sections (Arrow wanted: section_key) with keys from $low to $high.
 -- Parameters: $low, $high.
 -- Rows: by section_key.
 SELECT sections.text
@@ -84,7 +83,7 @@ SELECT $index, document, section_key, length
 FROM new_documents
 
 -- name: delete
--- Delete what an index is.
+-- Delete the row of an index.
 -- Parameters: $index.
 DELETE FROM text_indexes
 WHERE index_key = $index
@@ -108,7 +107,7 @@ DELETE FROM index_postings
 WHERE index_key = $index
 
 -- name: pairs
--- Sources and splits that have records at the newest version.
+-- Sources and splits with records at the newest version.
 -- Parameters: $source (NULL for all), $split (NULL for all).
 -- Rows: by source, then split.
 SELECT DISTINCT sources.name AS source, splits.split
@@ -136,13 +135,13 @@ WHERE
 ORDER BY sources.name, text_indexes.split, text_indexes.index_key
 
 -- name: get_settings
--- How text becomes terms (JSON); no row for the defaults.
+-- The settings of text analysis (JSON); no row for the defaults.
 SELECT value
 FROM settings
 WHERE name = 'terms'
 
 -- name: set_settings
--- Keep how text becomes terms.
+-- Store the settings of text analysis.
 -- Parameters: $value (JSON).
 DELETE FROM settings
 WHERE name = 'terms';
@@ -176,7 +175,7 @@ FROM index_terms
 WHERE index_key = $index
 
 -- name: size
--- How many terms an index has.
+-- The number of terms of an index.
 -- Parameters: $index.
 SELECT count(*)
 FROM index_terms

@@ -1,4 +1,4 @@
--- The sections that fit best, for terms of every index of a scope (Arrow: index_key, terms).
+-- The best sections for the terms of every index of a scope (Arrow wanted: index_key, terms).
 -- Parameters: $k.
 -- Rows: by score, the highest first, then record_id and position.
 SELECT record_id, score, text, source, split, position AS section, role

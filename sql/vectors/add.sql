@@ -1,6 +1,6 @@
 -- name: of_chunks
 -- The texts of chunks (Arrow incoming: number, chunk_key).
--- Rows: by number; how many texts it is, and the hash.
+-- Rows: by number; the number of texts, and the hash.
 SELECT count(chunks.text_hash) AS texts, coalesce(min(chunks.text_hash), 0)::UBIGINT AS text_hash
 FROM incoming
 LEFT JOIN chunks ON chunks.chunk_key = incoming.chunk_key
@@ -8,8 +8,8 @@ GROUP BY incoming.number
 ORDER BY incoming.number
 
 -- name: of_texts
--- What texts are known by (Arrow incoming: number, text).
--- Rows: by number; 1 if it is the text of a chunk, else 0, and the hash.
+-- The hashes of texts (Arrow incoming: number, text).
+-- Rows: by number; 1 if a chunk has the text, otherwise 0, and the hash.
 SELECT
     (md5_number_lower(text) IN (SELECT text_hash FROM chunks))::BIGINT AS texts,
     md5_number_lower(text) AS text_hash
@@ -17,9 +17,8 @@ FROM incoming
 ORDER BY number
 
 -- name: of_sections
--- The texts of sections that are named by record and role, and by position where one is given
--- (Arrow incoming: number, record_id, role, position).
--- Rows: by number; how many different texts, and the hash of one.
+-- The texts of sections (Arrow incoming: number, record_id, role, position); position may be NULL.
+-- Rows: by number; the number of different texts, and the hash of one.
 SELECT
     count(DISTINCT chunks.text_hash) AS texts,
     coalesce(min(chunks.text_hash), 0)::UBIGINT AS text_hash
@@ -34,7 +33,7 @@ GROUP BY incoming.number
 ORDER BY incoming.number
 
 -- name: live
--- The chunks of a version, for people.
+-- The chunks of a version, for users.
 -- Parameters: $version.
 -- Rows: by chunk_key.
 SELECT chunks.chunk_key, records.record_id, sections.role, chunks.text_hash

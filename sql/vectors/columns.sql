@@ -1,5 +1,5 @@
 -- name: left_out
--- What a run over texts with vectors leaves out of each of its sources.
+-- The chunks and texts without a vector that a run skips, by source (Arrow kept_texts: text_hash).
 -- Parameters: $split, $version, $sources (names).
 -- Rows: by source.
 SELECT source, count(*) AS chunks, count(DISTINCT text_hash) AS texts

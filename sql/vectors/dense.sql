@@ -1,5 +1,5 @@
 -- name: windows
--- The windows of sections that are looked at (Arrow wanted: section, section_key): their texts.
+-- The windows of sections (Arrow wanted: section, section_key) with the hashes of their texts.
 -- Rows: by section and chunk_key.
 SELECT wanted.section, chunks.text_hash
 FROM wanted

@@ -1,9 +1,9 @@
 -- name: distinct_texts
--- The distinct texts of the chunks of live records, each with one chunk that has it, its
--- characters, and the first and the last of the roles that it occurs in (from 1; one more than there
--- are for any other).
+-- The distinct texts of the chunks of live records. Each has one of its chunks, its number of
+-- characters, and the first and the last of its roles. Roles are numbered from 1; a role outside
+-- $roles has the number after the last.
 -- Parameters: $split (NULL for all), $splits and $roles (lists of names).
--- Rows: by the quantile of text_hash within the split, so of any prefix each split has its share.
+-- Rows: by the quantile of text_hash within the split, so every prefix has its share of each split.
 WITH of_chunks AS (
     SELECT
         chunks.text_hash, chunks.chunk_key, chunks.length,
@@ -36,9 +36,8 @@ ORDER BY
     text_hash
 
 -- name: texts
--- The texts of some chunks (Arrow wanted: place, chunk_key, text_hash), of those that still are
--- what they were.
--- Rows: in any order; place says which is which.
+-- The texts of some chunks (Arrow wanted: place, chunk_key, text_hash) that have not changed since.
+-- Rows: in any order, with their place.
 SELECT
     wanted.place,
     substring(sections.text, chunks.start + 1, chunks.length) AS text

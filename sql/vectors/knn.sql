@@ -1,8 +1,8 @@
 -- name: sections
--- The sections of live records that have one of some texts (Arrow wanted: text_hash, score) in a
--- chunk, by the best of their chunks.
+-- The sections of live records with one of some texts (Arrow wanted: text_hash, score) in a chunk,
+-- by the best of their chunks.
 -- Parameters: $source, $split (NULL for all), $k.
--- Rows: by score, the highest first, then record_id and position; beginning is that of the chunk.
+-- Rows: by score, the highest first, then record_id and position; beginning belongs to the chunk.
 WITH hits AS (
     SELECT
         chunks.section_key,
@@ -17,7 +17,7 @@ WITH hits AS (
     GROUP BY chunks.section_key
 ),
 
--- Before the join with texts; what ties with the last is kept, for ids decide among ties.
+-- Select before the join with texts; ties with the last row stay, because ids order them.
 best AS (
     SELECT section_key, score, chunk_key
     FROM hits

@@ -22,7 +22,7 @@ GROUP BY ALL
 ORDER BY vector_sets.name
 
 -- name: add_set
--- Note a new set; returns its number.
+-- Add a new set; returns its number.
 -- Parameters: $name, $dimension, $dtype, $made_by (JSON).
 INSERT INTO vector_sets
 SELECT coalesce(max(set_id), 0) + 1, $name, $dimension, $dtype, $made_by, now() AT TIME ZONE 'UTC'
@@ -30,8 +30,8 @@ FROM vector_sets
 RETURNING set_id
 
 -- name: create
--- Make the table of a set, and its view for people; names, the macro and the dimension stand for
--- its own.
+-- Create the table of a set, and its view for users. The caller fills in names, the macro and the
+-- dimension of the set.
 CREATE TABLE packed_vectors_0 (
     text_hash UBIGINT NOT NULL, number INTEGER NOT NULL, vector BLOB NOT NULL
 );
@@ -49,20 +49,19 @@ COMMENT ON COLUMN vectors_0.number IS 'The commit that added it';
 COMMENT ON COLUMN vectors_0.vector IS 'Its numbers, whatever the dtype of the set'
 
 -- name: add
--- Add vectors to a set, with the commits that they are of.
+-- Add vectors to a set, with the numbers of their commits.
 INSERT INTO packed_vectors_0
 SELECT text_hash, number, vector
 FROM incoming
 
 -- name: add_commit
--- Note a commit.
+-- Add a commit.
 -- Parameters: $set_id, $number, $digest, $vectors.
 INSERT INTO vector_commits
 VALUES ($set_id, $number, $digest, $vectors, 0, now() AT TIME ZONE 'UTC')
 
 -- name: new
--- The rows of texts that have no vector yet (Arrow incoming: row, text_hash), of equal texts the
--- first.
+-- The rows of texts without a vector (Arrow incoming: row, text_hash); the first row of equal texts.
 -- Rows: by row.
 SELECT min(incoming.row) AS row
 FROM incoming
@@ -78,21 +77,21 @@ FROM packed_vectors_0
 
 -- name: read
 -- The vectors of a set up to a commit.
--- Parameters: $number (of the last).
--- Rows: as they were added.
+-- Parameters: $number (of the last commit).
+-- Rows: in the order of their addition.
 SELECT text_hash, number, vector
 FROM packed_vectors_0
 WHERE number <= $number
 
 -- name: add_failures
--- Note texts for which no vector could be made.
+-- Store the reasons of texts without a vector.
 -- Parameters: $set_id.
 INSERT INTO vector_failures
 SELECT $set_id, text_hash, reason, now() AT TIME ZONE 'UTC'
 FROM incoming
 
 -- name: forget_failures
--- Forget failures of texts that are tried again, or have a vector now.
+-- Delete the failures of texts that are tried again, or have a vector now.
 -- Parameters: $set_id.
 DELETE FROM vector_failures
 WHERE set_id = $set_id AND text_hash IN (SELECT text_hash FROM incoming)
@@ -113,34 +112,34 @@ DROP VIEW IF EXISTS vectors_0;
 DROP TABLE IF EXISTS packed_vectors_0
 
 -- name: delete_set
--- Forget a set.
+-- Delete a set.
 -- Parameters: $set_id.
 DELETE FROM vector_sets
 WHERE set_id = $set_id
 
 -- name: delete_commits
--- Forget the commits of a set.
+-- Delete the commits of a set.
 -- Parameters: $set_id.
 DELETE FROM vector_commits
 WHERE set_id = $set_id
 
 -- name: delete_failures
--- Forget the failures of a set.
+-- Delete the failures of a set.
 -- Parameters: $set_id.
 DELETE FROM vector_failures
 WHERE set_id = $set_id
 
 -- name: uncompressed
--- Write what follows as it is: vectors do not become smaller, and trying takes most of the time.
+-- Write the following data uncompressed: compression takes most of the time and saves no space.
 SET force_compression = 'uncompressed'
 
 -- name: keep
--- Remove the vectors of all texts but some (Arrow kept: text_hash); returns how many went.
+-- Remove the vectors of all texts except some (Arrow kept: text_hash); returns their number.
 DELETE FROM packed_vectors_0
 WHERE text_hash NOT IN (SELECT text_hash FROM kept)
 
 -- name: dropped
--- Note how many vectors of each commit were removed.
+-- Store the number of removed vectors of each commit.
 -- Parameters: $set_id.
 UPDATE vector_commits
 SET dropped = vectors - (

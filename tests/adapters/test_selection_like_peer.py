@@ -84,7 +84,7 @@ def ours(corpus, settings, matrix, positives):
     write_mining(corpus, RECIPE, rows, source="s", positives=known)
     found = [[] for _ in positives]
     (mining,) = Minings(corpus.database).found("peer")
-    for anchors, _, documents, *_ in policies.left(
+    for anchors, _, documents, *_ in policies.survivors(
         corpus.database, mining, settings, corpus.version
     ):
         for anchor, document in zip(anchors.tolist(), documents.tolist(), strict=True):

@@ -144,7 +144,7 @@ def test_pairs_are_drawn_whose_positive_is_ranked_high_enough(tmp_path, made, sc
         assert_resumes_everywhere(sampler, 3)
 
 
-def test_what_a_filter_is_and_where_it_may_stand(tmp_path):
+def test_filters_are_checked(tmp_path):
     path = tmp_path / "c.duckdb"
     with pairs(path, 3) as corpus:
         with pytest.raises(StateMismatchError, match="has not ranked the positives"):
@@ -197,7 +197,7 @@ def test_what_a_filter_is_and_where_it_may_stand(tmp_path):
         dp.TripletRecipe("x", anchor, context, context, consistent="dense")
 
 
-def test_a_run_file_and_the_shell_have_it(tmp_path, monkeypatch):
+def test_a_run_file_and_the_shell_have_the_filter(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pairs(tmp_path / "c.duckdb", 3) as corpus:
         corpus.mine()

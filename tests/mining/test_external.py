@@ -49,7 +49,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rows(corpus):
-    """Legal rows, and those of positives."""
+    """Legal rows, and rows of positives."""
     return legal_rows(corpus)
 
 
@@ -81,7 +81,7 @@ def test_rows_are_guarded_counted_and_kept(name, seed, tmp_path):
     assert reasons <= found.keys()
 
 
-def test_a_record_stands_for_all_its_sections_that_fit(tmp_path):
+def test_a_record_means_all_its_sections_that_fit(tmp_path):
     records = [
         {"id": f"r{i}", "q": f"question {i}", "a": f"answer {i}", "b": f"another answer {i}"}
         for i in range(8)
@@ -106,7 +106,7 @@ def test_a_record_stands_for_all_its_sections_that_fit(tmp_path):
         assert found["negative"].to_pylist() == texts
 
 
-def test_an_interrupted_one_changes_nothing(corpus, rows, monkeypatch):
+def test_an_interrupted_call_changes_nothing(corpus, rows, monkeypatch):
     corpus.add_negatives(rows, name=RECIPE)
     before = corpus.sql("SELECT * FROM negatives ORDER BY ALL")
 
@@ -131,7 +131,7 @@ def test_an_interrupted_one_changes_nothing(corpus, rows, monkeypatch):
 
 
 class OnlyStream:
-    """What any data frame is to us."""
+    """A minimal data frame."""
 
     def __init__(self, table):
         self._table = table
@@ -208,8 +208,8 @@ WRONG = [
         ([GOOD, GOOD | {name: value}], said)
         for name, value, said in [
             ("score", None, "row 1 has no score, but null"),
-            ("score", math.nan, "row 1 has the score nan"),
-            ("score", 1e305, "row 1 has the score 1e+305"),
+            ("score", math.nan, "row 1: score nan is not finite"),
+            ("score", 1e305, "row 1: score 1e+305 is not finite"),
             ("anchor_id", None, "row 1 has no anchor_id, but null"),
             ("negative_id", 7, "negative_id cannot be read"),
         ]
@@ -226,7 +226,7 @@ def test_a_wrong_table_is_refused(corpus, rows):
     with pytest.raises(TypeError, match="unexpected keyword argument 'scope'"):
         corpus.add_negatives(rows, name=RECIPE, scope="shard")
     for name in ("bm25", "random"):  # of candidates they mean something else
-        with pytest.raises(dp.RecipeError, match=f"scorer='{name}': by='{name}' means something"):
+        with pytest.raises(dp.RecipeError, match=f"scorer='{name}': by='{name}' is reserved"):
             corpus.add_negatives(rows, name=RECIPE, scorer=name)
         with pytest.raises(dp.RecipeError, match=f"dense: name='{name}'"):
             dp.Dense("v", name=name)

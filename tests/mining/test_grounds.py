@@ -60,14 +60,15 @@ def test_anchors_that_were_not_mined_are_counted_and_draw_at_random(corpus):
         assert [note for note in saved.notes if "not mined" in note] == [note]
 
 
-def test_candidates_of_several_scorers_are_drawn_as_said(corpus):
+def test_candidates_of_several_scorers_are_drawn_as_requested(corpus):
     corpus.mine(WHOLE)
     pairs = corpus.sql("SELECT record_id FROM live_records WHERE split = 'train'")["record_id"]
     first, second, *_ = pairs.to_pylist()
     rows = [{"anchor_id": first, "negative_id": second, "score": 1.0}]
     corpus.add_negatives(rows, name=WHOLE, scorer="judge")
     with pytest.raises(
-        dp.StateMismatchError, match=r"by bm25, judge; .*Negatives\(by='bm25'\), or by={'bm25'"
+        dp.StateMismatchError,
+        match=r"bm25, judge have candidates; .*Negatives\(by='bm25'\), or by={'bm25'",
     ):
         drawn(corpus, HALVES)
     mixed = dp.Negatives(by={"bm25": 0.5, "judge": 0.5})

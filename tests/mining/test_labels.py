@@ -56,7 +56,7 @@ def corpus_of(path, seed):
 
 
 class World:
-    """The train split of a corpus, with what verdicts make of it, in plain Python."""
+    """The train split of a corpus and the effect of verdicts, in plain Python."""
 
     def __init__(self, corpus, verdicts):
         self.texts = defaultdict(lambda: defaultdict(set))
@@ -77,7 +77,7 @@ class World:
         return (own - {*said}) | promoted & (self.there | own)
 
     def forbidden(self, record, everywhere):
-        """Its question, and answers of all that ask it, but for denied ones."""
+        """Its question, and the answers of all anchors with it, without denied ones."""
         said, asked = self.said(record), self.texts[record]["anchor"]
         reach = (of for of in self.texts if everywhere or of.split("/")[0] == record.split("/")[0])
         known = (self.texts[of]["context"] for of in reach if self.texts[of]["anchor"] == asked)
@@ -85,7 +85,7 @@ class World:
         return {text for text in kept if said.get(text) != "negative"} | self.positives(record)
 
     def anchors(self, source, recipe):
-        """Those with a positive and a legal negative; of recipes that compare no terms."""
+        """Anchors with a positive and a legal negative, for recipes that compare no terms."""
         found = {record for record in self.texts if record.startswith(f"{source}/")}
         role = "rejected" if recipe.startswith("own") else "context"
 
@@ -208,7 +208,7 @@ def test_a_verdict_makes_nothing_stale_and_shows_wherever_candidates_do(tmp_path
         assert "labels  " in str(corpus.status())
 
 
-def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path):
+def test_verdicts_are_counted_by_outcome(tmp_path):
     with corpus_of(tmp_path / "c.duckdb", 5) as corpus:
         version = corpus.version
         rows = corpus.sql("SELECT role, text, split FROM section_texts").to_pylist()
@@ -266,7 +266,7 @@ def test_verdicts_are_counted_by_what_becomes_of_them(tmp_path):
         ("none.parquet", "relabel: 'none.parquet' cannot be read"),
     ],
 )
-def test_a_table_that_is_none_is_refused_whole(corpus, table, said):
+def test_an_invalid_table_is_refused_whole(corpus, table, said):
     version = corpus.version
     with pytest.raises(dp.RecipeError, match=said):
         corpus.relabel(table)
@@ -274,7 +274,7 @@ def test_a_table_that_is_none_is_refused_whole(corpus, table, said):
     assert not corpus.sql("SELECT 1 FROM labels").num_rows
 
 
-def test_texts_that_may_answer_an_anchor_are_kept_from_its_batches(tmp_path):
+def test_texts_that_may_answer_an_anchor_are_excluded_from_its_batches(tmp_path):
     with corpus_of(tmp_path / "c.duckdb", 7) as corpus:
         corpus.add_recipe(RECIPES["mined"])
         corpus.mine()

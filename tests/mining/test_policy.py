@@ -53,7 +53,9 @@ def mine(corpus, lists, positives):
 def left(corpus, policy, anchors):
     (mining,) = Minings(corpus.database).found("scored")
     found = {anchor: [] for anchor in anchors}
-    for owners, _, _, scores, _ in policies.left(corpus.database, mining, policy, corpus.version):
+    for owners, _, _, scores, _ in policies.survivors(
+        corpus.database, mining, policy, corpus.version
+    ):
         for owner, score in zip(owners.tolist(), scores.tolist(), strict=True):
             found[owner].append(score)
     return list(found.values())

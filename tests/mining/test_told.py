@@ -1,4 +1,4 @@
-"""What is mined where nobody names a recipe, and what mining says of what it found."""
+"""Mining without a recipe, and the notes of mining."""
 
 import re
 
@@ -43,7 +43,7 @@ def made(report):
 
 
 @thorough
-def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus):
+def test_without_a_name_every_drawn_recipe_is_mined(corpus):
     whole = made(corpus.mine())
     assert whole == {
         (recipe, source, split)
@@ -57,7 +57,7 @@ def test_without_a_name_all_is_mined_that_a_sampler_draws(corpus):
     assert made(corpus.mine()) == set(), "it is there and current"
 
 
-def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus):
+def test_stored_recipes_are_mined_except_those_with_other_negatives(corpus):
     roles = (ANCHOR, CONTEXT, CONTEXT)
     for recipe in (
         dp.TripletRecipe("open", *roles),
@@ -71,8 +71,8 @@ def test_stored_recipes_are_mined_but_those_that_draw_otherwise(corpus):
     report = corpus.mine(source="chores", split="train")
     assert made(report) == {("open", "chores", "train"), ("asks", "chores", "train")}
     (note,) = corpus.mine("chance", source="chores", split="train").notes[:1]
-    assert "no sampler will use these; leave its by out, or make it 'bm25'" in note
-    with pytest.raises(RecipeError, match="'same_record' takes sections of the anchor's own"):
+    assert "no sampler will use these candidates; remove its by, or set it to 'bm25'" in note
+    with pytest.raises(RecipeError, match="'same_record' takes those of the anchor's own"):
         corpus.mine("own")
     for name in ("open", "asks"):
         corpus.remove(recipe=name)
@@ -125,12 +125,12 @@ def test_a_margin_that_cuts_most_is_named_with_its_numbers(corpus):
         report = corpus.mine(recipe, **where)
         cut, none = report.counts[margin], report.outcomes["none"]
         assert report.candidates == plain.candidates
-        cuts, left = report.notes
+        cuts, uncovered = report.notes
         assert (
-            f"{margin}={value:g} cuts {cut:,} of {report.candidates:,} candidates, and leaves "
-            f"{none:,} of {report.anchors} anchors without a negative"
+            f"{margin}={value:g} cuts {cut:,} of {report.candidates:,} candidates, and "
+            f"{none:,} of {report.anchors} anchors have no negative"
         ) in cuts
-        assert f"{none:,} of {report.anchors} anchors are left without a candidate" in left
+        assert f"{none:,} of {report.anchors} anchors have no candidate" in uncovered
         assert report.pairs[0].unranked > 0
 
 

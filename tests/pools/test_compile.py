@@ -84,7 +84,7 @@ HOUSE = re.compile(r"\b(scope|kin|ledger|askers|stock|doubts|told|beyond)\b")
 
 @pytest.mark.parametrize("relabelled", [False, True])
 @pytest.mark.parametrize("labels", [None, "binary", "graded"])
-def test_statements_say_what_they_count_in_the_words_of_the_field(labels, relabelled):
+def test_statements_use_the_words_of_the_field(labels, relabelled):
     for name in RECIPES.keys() - {"parts", "condition"}:
         how = {"source": "s", "split": "train", "version": 1, "relabelled": relabelled}
         statement = compile_pool(RECIPES[name], **how, labels=labels).sql("pool")
@@ -166,7 +166,7 @@ def test_recipes_are_stored_and_limited_to_sources(tmp_path):
             corpus.pool("anchor_contex")
 
 
-def test_the_statement_is_text_that_duckdb_runs_and_all_of_one_group_have_their_reason(tmp_path):
+def test_the_statement_runs_in_duckdb_and_one_group_has_its_reason(tmp_path):
     rows = [{"id": f"r{n}", "t": f"it's {n}", "b": f"text {n}", "g": "all"} for n in range(5)]
     columns = {"id": "id", "anchor": "t", "positive": "b"}
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
@@ -183,7 +183,7 @@ def test_the_statement_is_text_that_duckdb_runs_and_all_of_one_group_have_their_
             corpus.sampler(mixture={"it's": 1}, options=dp.Options(empty="error"))
 
 
-def test_texts_that_are_not_drawn_answer_all_the_same(tmp_path):
+def test_texts_that_are_not_drawn_still_count_as_answers(tmp_path):
     pairs = [("ask", "Blue"), ("ask", "red"), ("other", "blue"), ("third", "green")]
     rows = [{"id": f"r{n}", "t": t, "b": b} for n, (t, b) in enumerate(pairs)]
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
@@ -200,7 +200,7 @@ def test_texts_that_are_not_drawn_answer_all_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("given", [3, None, ["anchor_context"]], ids=str)
-def test_what_is_neither_a_recipe_nor_a_name_is_refused(given, corpus):
+def test_values_that_are_no_recipes_are_refused(given, corpus):
     rows = {"anchor_id": ["a"], "negative_id": ["b"], "score": [1.0]}
     with pytest.raises(dp.RecipeError, match="give a recipe, or the name of one"):
         corpus.pool(given)

@@ -311,7 +311,7 @@ def test_among_ten_million_draws_no_negative_is_an_answer(tmp_path):
                     assert reader.execute(FOUND).fetchall() == [(0,)]
 
 
-def test_documents_go_with_the_last_source_that_names_them(tmp_path):
+def test_documents_are_removed_with_their_last_source(tmp_path):
     with made(tmp_path / "c.duckdb", 7) as corpus:
         with pytest.raises(dp.SourceError, match=r"has the documents of one, two; remove 'one'"):
             corpus.remove("one.documents")

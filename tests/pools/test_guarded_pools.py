@@ -55,7 +55,7 @@ def test_a_policy_may_drop_the_anchors_it_leaves_too_little(tmp_path):
         assert len(listed) == sampler.epoch_length
         kept = corpus.sampler(**how, negatives=dp.Negatives(by="bm25"))
         assert kept.epoch_length == len(whole)
-        with pytest.raises(dp.EmptyPoolError, match="the policy leaves no anchor a candidate"):
+        with pytest.raises(dp.EmptyPoolError, match="the policy cuts all candidates"):
             corpus.sampler(
                 **how, negatives=dp.Negatives(by="bm25", max_score=0.5, when_short="drop")
             )

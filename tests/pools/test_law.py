@@ -155,7 +155,7 @@ RELABELLED = [
 
 
 @pytest.mark.parametrize("kind", some(RELABELLED, less=3))
-def test_positives_go_by_the_very_text_of_an_anchor(kind, corpus, corpora, hashed):
+def test_positives_depend_on_the_exact_text_of_an_anchor(kind, corpus, corpora, hashed):
     recipe, options, told = law_corpora.KINDS[kind]
     pool = law_corpora.asked(recipe, **options)
     anchors, positives, unpaired = (
@@ -172,7 +172,7 @@ def test_positives_go_by_the_very_text_of_an_anchor(kind, corpus, corpora, hashe
 
 
 @pytest.mark.parametrize("kind", some(law_corpora.KINDS, less=6))
-def test_anchors_that_are_left_out_have_their_reason(kind, corpus, corpora):
+def test_excluded_anchors_have_a_reason(kind, corpus, corpora):
     recipe, options, told = law_corpora.KINDS[kind]
     pool = law_corpora.asked(recipe, 2, **options)
     anchors, left_out = (lists_of(corpus, pool, part) for part in ("anchors", "left_out"))

@@ -1,4 +1,4 @@
-"""Pools by arithmetic are those of the statement, to the type of each array, or are left to it."""
+"""Pools by arithmetic equal pools of the statement, to the type of each array."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ODD: dict[str, tuple[dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("seed", range(often(20, less=1)))
-def test_pools_by_arithmetic_are_those_of_the_statement(
+def test_pools_by_arithmetic_equal_pools_of_the_statement(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:

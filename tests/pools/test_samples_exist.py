@@ -24,7 +24,7 @@ def drawn(draw):
 
 
 def expected(records, source, beyond, negatives):
-    """Return how many anchors of a source have a positive and so many different negatives.
+    """Return the number of anchors of a source with a positive and enough different negatives.
 
     Known answers of its question are none.
     """
@@ -39,7 +39,7 @@ def expected(records, source, beyond, negatives):
 
 
 @pytest.mark.parametrize("seed", range(often(60, less=4)))
-def test_anchors_are_those_with_a_sample(tmp_path, seed):
+def test_every_anchor_has_a_sample_and_no_other_record_does(tmp_path, seed):
     records = drawn(random.Random(seed))
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         for name, rows in records.items():

@@ -12,7 +12,7 @@ import duckplets as dp
 
 ANCHOR, CONTEXT = dp.role("anchor"), dp.role("context")
 SIZE = 120
-GRADES = f"{SIZE} pairs have grades; give the least grade that counts as positive"
+GRADES = f"{SIZE} pairs have grades; give the least grade of a positive"
 
 
 @prebuilt

@@ -202,7 +202,7 @@ def test_several_scorers_are_drawn_by_exact_shares(corpora):
         only = corpus.sampler(**how, batch_size=50, negatives=dp.Negatives(by=scorer))
         rows = samples(only, 20 * only.epoch_length)
         assert alone <= {(r["anchor_record_id"], r["negative"]) for r in rows}
-    with pytest.raises(dp.StateMismatchError, match="by bm25, dense; say which to draw"):
+    with pytest.raises(dp.StateMismatchError, match="bm25, dense have candidates; choose one"):
         corpus.sampler(**how, batch_size=50)
 
 

@@ -106,7 +106,7 @@ def test_threads_change_no_bit(path, corpus):
         assert said("-c", code).split() == [score.hex() for score in expected]
 
 
-def test_any_text_may_be_asked_for(corpus):
+def test_any_text_may_be_searched(corpus):
     words = ["", " \n", '"(', "🦊", "...", "unheardof", "\\", "$k", "%", "\0"]
     for asked in ["'; DROP TABLE records; --", *words]:
         found = search(corpus.database, asked)
@@ -135,7 +135,7 @@ def test_indexes_of_the_scope_are_built_first(copy):
         assert search(database, "fresh").num_rows == 0
 
 
-def test_what_is_wrong_is_refused_with_what_is_near(corpus, tmp_path):
+def test_wrong_names_are_refused_with_the_nearest(corpus, tmp_path):
     with pytest.raises(RecipeError, match=r"no source 'lef' \(did you mean 'left'\?\)"):
         search(corpus.database, "fox", source="lef")
     with pytest.raises(SplitError, match="split='trian'"):
@@ -148,7 +148,7 @@ def test_what_is_wrong_is_refused_with_what_is_near(corpus, tmp_path):
             search(new.database, "fox")
 
 
-def test_snippets_are_whole_words_around_the_first_that_fits(corpus):
+def test_snippets_are_whole_words_around_the_first_match(corpus):
     vocabulary = Vocabulary(Terms())
     vocabulary.read(pa.array(["running fox cafe"]))
     vocabulary.fix()

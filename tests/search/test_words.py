@@ -45,7 +45,7 @@ def folded(text):
 
 
 def expected(text):
-    """Runs of letters, digits and marks; those of some scripts as pairs of clusters."""
+    """Runs of letters, digits and marks; runs of some scripts as pairs of clusters."""
     found, run, paired = [], [], False
 
     def close():
@@ -119,7 +119,7 @@ ALIKE = [
 ]  # fmt: skip
 
 
-def test_marks_that_make_other_words_make_other_texts(macros):
+def test_marks_that_change_words_change_texts(macros):
     for one, other, same in ALIKE:
         ((found,),) = macros.rows(
             "SELECT normalised_hash($one) = normalised_hash($other)", {"one": one, "other": other}
@@ -204,7 +204,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("function", "told"), WRONG)
-def test_faults_of_a_segmenter_are_told(function, told):
+def test_faults_of_a_segmenter_are_reported(function, told):
     terms = Terms(words=dp.plugins.register_words("wrong", function))
     with pytest.raises(RecipeError, match=f"^the function of words='wrong' {told}") as error:
         words_of(terms, pa.array(["世界人权"]))

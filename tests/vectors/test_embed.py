@@ -1,4 +1,4 @@
-"""Embedding: every text once, each its own vector, and nothing lost to what fails or is killed."""
+"""Embedding: every text once, each with its own vector, and no loss after failures or kills."""
 
 import functools
 import os
@@ -86,11 +86,11 @@ FAILING = {
     ),
     "words": (
         lambda texts: [["a"] * DIMENSION for _ in texts],
-        "it returned a list of <U1, no numbers: give an array (texts, dimension)",
+        "it returned a list of <U1, no numbers: return an array (texts, dimension)",
     ),
     "nothing": (
         lambda texts: None,
-        "it returned a NoneType, no numbers: give an array (texts, dimension)",
+        "it returned a NoneType, no numbers: return an array (texts, dimension)",
     ),
     "ragged": (
         lambda texts: [[0.0] * (1 + n) for n in range(len(texts) + 1)],
@@ -147,7 +147,7 @@ def test_it_stops_when_too_many_of_the_last_texts_fail(toy):
         return hashed(texts)
 
     assert len(never) > 11
-    with pytest.raises(dp.errors.VectorError, match=r"stopped, for 11 of the last 200.*never"):
+    with pytest.raises(dp.errors.VectorError, match=r"stopped: 11 of the last 200.*never"):
         toy.embed(function, "some", batch_size=8, max_failures=0.05)
     failed, vectors = reasons(toy.path, "some"), kept(toy.path, "some")
     assert never >= {texts_of(toy)[each] for each in failed}
@@ -214,7 +214,7 @@ WRONG = {
     "retries": (hashed, {"retries": -1}, "retries=-1"),
     "max_failures": (hashed, {"max_failures": 5}, "max_failures=5: give a finite number from 0"),
     "dtype": (hashed, {"dtype": "int8"}, "dtype='int8': give 'float32' or 'float16'"),
-    "name": (hashed, {"name": "bm25"}, "name='bm25' means the text search"),
+    "name": (hashed, {"name": "bm25"}, "name='bm25' is reserved for the text search"),
     "blank": (hashed, {"name": " "}, "name=' ': give up to"),
     "split": (hashed, {"split": "tset"}, "split='tset'"),
     "role": (hashed, {"prompts": {"query": "q: "}}, "='query': give 'anchor', 'context'"),
@@ -233,7 +233,7 @@ def test_wrong_arguments_are_named(toy, monkeypatch):
     # Called with each text alone it would look as it should, and all vectors be the same.
     for pooled in (lambda texts: np.ones((1, 4), np.float32), lambda texts: [[1.0] * 4]):
         with pytest.raises(
-            dp.errors.VectorError, match=r"one vector for [0-9]+ texts: give an array"
+            dp.errors.VectorError, match=r"one vector for [0-9]+ texts: return an array"
         ):
             toy.embed(pooled, "pooled", batch_size=8, made_by="pooled")
     assert [path.name for path in toy.path.parent.iterdir()] == [toy.path.name]
@@ -245,7 +245,7 @@ def test_two_embedders_of_one_set(toy):
     def meanwhile(texts):
         if not refused:
             with pytest.raises(
-                dp.errors.VectorError, match="another one embeds into the set 'default'"
+                dp.errors.VectorError, match="another process embeds into the set 'default'"
             ) as e:
                 toy.embed(meanwhile)
             refused.append(e)

@@ -79,7 +79,7 @@ def test_candidates_are_ordered_by_the_new_scores(corpus):
                 assert said <= {(lowest, rank)}
 
 
-def test_what_is_done_stays_and_the_rest_follows(corpus, monkeypatch):
+def test_finished_blocks_stay_and_the_next_call_continues(corpus, monkeypatch):
     asked = []
     failing = True
 
@@ -118,7 +118,7 @@ def test_what_is_done_stays_and_the_rest_follows(corpus, monkeypatch):
     assert corpus.rescore(counting, "parts", made_by="step 100", **options).pairs
 
 
-def test_pairs_that_fail_are_left_out_and_counted(corpus):
+def test_pairs_that_fail_are_skipped_and_counted(corpus):
     def fails(pairs):
         found = scores(pairs)
         if any(value == -1 for value in found):
@@ -158,9 +158,9 @@ def test_models_draw_as_functions_do(corpus):
 
 
 WRONG = [
-    (lambda pairs: [1.0], "one score for .* pairs: give an array"),
+    (lambda pairs: [1.0], "one score for .* pairs: return an array"),
     (lambda pairs: np.zeros((len(pairs), 2)), "scores of 2 numbers"),
-    (lambda pairs: None, "no numbers: give an array .pairs"),
+    (lambda pairs: None, "no numbers: return an array .pairs"),
     (lambda pairs: [np.inf] * len(pairs), "its score is not finite"),
     (3, "a list of pairs"),
     ("nowhere:at_all", "cannot import"),
@@ -168,7 +168,7 @@ WRONG = [
 ]
 
 
-def test_what_is_no_scorer_and_other_mistakes_are_refused(corpus):
+def test_invalid_scorers_and_other_mistakes_are_refused(corpus):
     for function, told in WRONG:
         with pytest.raises(dp.RecipeError, match=told):
             corpus.rescore(function, "wrong", made_by="wrong", **MINED, retries=0)

@@ -1,4 +1,4 @@
-"""Vectors in batches: each is that of the text in its slot, whatever way the text came there."""
+"""Vectors in batches: each belongs to the text in its slot, whatever the kind of run."""
 
 import pickle
 import shutil
@@ -83,7 +83,7 @@ def test_arrays_are_not_copied_and_batches_travel_alone(tmp_path):
 
 @thorough
 @pytest.mark.parametrize("missing", ["drop", "null"])
-def test_a_run_goes_on_while_texts_are_embedded(tmp_path, missing):
+def test_a_run_continues_while_texts_are_embedded(tmp_path, missing):
     """Resumed, it draws what the unbroken run drew, and serves the vectors there were."""
     columns = ["anchor", "anchor_vector", "negative", "negative_vector"]
     with toy_corpus(tmp_path / "c.duckdb") as corpus:
@@ -149,7 +149,7 @@ def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path):
         with corpus.sampler(
             columns=ALL, batch_size=32, epochs=1, options=dp.Options(missing_vectors="drop")
         ) as sampler:
-            assert "those are left out" in "".join(sampler.notes)
+            assert "they are skipped" in "".join(sampler.notes)
             batches = list(sampler)
         served = {
             text for b in batches for s in ("anchor", "positive", "negative") for text in b[s]
@@ -159,13 +159,13 @@ def test_what_is_missing_is_counted_and_refused_left_out_or_null(tmp_path):
         assert len(anchors) > 50
 
 
-def test_a_column_says_which_vectors(tmp_path):
+def test_a_column_names_its_vectors(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb") as corpus:
         with pytest.raises(dp.errors.VectorError, match="no vectors are named"):
             corpus.sampler(columns=["anchor_vector"])
         filled(corpus, "one")
         filled(corpus, "two")
-        with pytest.raises(dp.errors.VectorError, match=r"leaves open .* one, two"):
+        with pytest.raises(dp.errors.VectorError, match=r"names no set of vectors.* one, two"):
             corpus.sampler(columns=["anchor_vector"])
         batch = next(corpus.sampler(columns=["anchor", "anchor_vector:one", "anchor_vector:two"]))
         for name in ("one", "two"):

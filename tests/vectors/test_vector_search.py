@@ -58,7 +58,7 @@ def expected(corpus, query, source, split):
     ("source", "split"),
     some([(None, None), ("odd1", None), (None, "test"), ("odd0", "validation")], less=2),
 )
-def test_it_finds_what_comparing_every_chunk_finds(corpus, monkeypatch, source, split):
+def test_search_equals_a_comparison_of_every_chunk(corpus, monkeypatch, source, split):
     draw = np.random.default_rng(11)
     monkeypatch.setattr(knn, "_FIRST_TEXTS", 2)  # so that more are looked up
     monkeypatch.setattr(knn, "_GROWTH", 3)
@@ -100,7 +100,7 @@ def test_a_query_has_the_prompt_of_anchors_and_fuses_with_bm25(corpus):
 
 
 @thorough
-def test_what_was_embedded_since_is_found(tmp_path):
+def test_later_vectors_are_found(tmp_path):
     with odd_corpus(tmp_path / "c.duckdb", 10, 1) as corpus:
         prompts = {"anchor": "q: "}
         corpus.embed(hashed, prompts=prompts, split="train")
@@ -118,18 +118,18 @@ def test_what_was_embedded_since_is_found(tmp_path):
         assert "new" not in after["source"].to_pylist()
 
 
-def test_what_does_not_fit_is_named(corpus):
+def test_invalid_queries_are_named(corpus):
     vector = np.ones(DIMENSION)
     cases = [
         (vector, {"by": "defualt"}, r"no vectors are named 'defualt' \(did you mean 'default'\?\)"),
-        (vector[:3], {"by": "default"}, r"shape \(3,\), and those of 'default' have 8 numbers"),
+        (vector[:3], {"by": "default"}, r"shape \(3,\), but vectors of 'default' have 8 numbers"),
         (vector * np.nan, {"by": "default"}, "not finite"),
         (vector * 0, {"by": "default"}, "no direction"),
-        ("a text", {"by": "default"}, "of no model that can be loaded.*hashed.hashed.*encoder="),
+        ("a text", {"by": "default"}, "have no model that can be loaded.*hashed.hashed.*encoder="),
         ({"a": 1}, {"by": "default"}, "give a text or 8 numbers"),
-        (vector, {"by": ["bm25", "default"]}, "by='bm25' looks for a text, and a vector is given"),
-        (vector, {"by": "default", "encoder": hashed}, "encoder= makes a vector of a text"),
-        ("a text", {"encoder": hashed}, "encoder= makes vectors of texts, and by='bm25'"),
+        (vector, {"by": ["bm25", "default"]}, "by='bm25' needs a text, not a vector"),
+        (vector, {"by": "default", "encoder": hashed}, "encoder= needs a text, not a vector"),
+        ("a text", {"encoder": hashed}, "by='bm25' compares no vectors; remove encoder="),
         ("a text", {"by": []}, "by=.*give 'bm25', the name"),
         ("a text", {"by": ["default", "default"]}, "name each once"),
         ("a", {"by": "default", "encoder": lambda _: np.ones((1, 4))}, "of 4 numbers, not of 8"),

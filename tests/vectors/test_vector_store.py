@@ -1,4 +1,4 @@
-"""Vectors in: what tables may hold, what is refused with its row, and what upkeep does."""
+"""Stored vectors: forms of tables, refused rows, and upkeep."""
 
 import itertools
 from collections import Counter
@@ -59,14 +59,20 @@ V = np.zeros((2, 3), np.float32)
 NAN = np.array([[0, 0, 0], [0, np.nan, 0]], np.float32)
 TENSORS = pa.table({"chunk_key": [1, 2], "vector": pa.FixedShapeTensorArray.from_numpy_ndarray(V)})
 BAD = [
-    ({"chunk_key": [1, 10**9], "vector": V}, "row 1 is of chunk_key 1000000000"),
-    ({"text": ["a title"] * 2, "vector": V}, "row 0 is of text 'a title'"),
-    ({"record_id": ["no", "no"], "role": ["anchor"] * 2, "vector": V}, "row 0 is of record_id"),
+    (
+        {"chunk_key": [1, 10**9], "vector": V},
+        "row 1: the corpus has no text for chunk_key 1000000000",
+    ),
+    ({"text": ["a title"] * 2, "vector": V}, "row 0: the corpus has no text for text 'a title'"),
+    (
+        {"record_id": ["no", "no"], "role": ["anchor"] * 2, "vector": V},
+        "row 0: the corpus has no text for record_id",
+    ),
     ({"chunk_key": [1, None], "vector": V}, "row 1 has no chunk_key"),
     ({"chunk_key": ["a", "b"], "vector": V}, "chunk_key is of type string"),
     ({"chunk_key": [1, 2], "vector": NAN}, "row 1 has nan as its number 1"),
     ({"chunk_key": [1, 2], "vector": [[1.0], None]}, "row 1 has no vector"),
-    ({"chunk_key": [1, 2], "vector": [[1.0], [1.0, 2.0]]}, "1 dimensions, and row 1 has one of 2"),
+    ({"chunk_key": [1, 2], "vector": [[1.0], [1.0, 2.0]]}, "1 dimensions, but row 1 has 2"),
     ({"chunk_key": [1, 2], "vector": [[1.0], [None]]}, "row 1 has nan"),
     ({"chunk_key": [1, 2], "vector": ["a", "b"]}, "lists of numbers"),
     (TENSORS, "vector is of type extension.*give lists of numbers"),
@@ -79,7 +85,7 @@ BAD = [
 ]
 
 
-def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path):
+def test_faults_are_reported_with_their_row_and_nothing_is_stored(tmp_path):
     with toy_corpus(tmp_path / "c.duckdb", MANY) as corpus:
         for table, message in some(BAD, less=8):
             with pytest.raises(dp.errors.VectorError, match=message):
@@ -92,7 +98,7 @@ def test_what_is_wrong_is_told_with_its_row_and_nothing_is_kept(tmp_path):
         kept = {row["chunk_key"]: row["vector"][0] for row in corpus.vectors().to_pylist()}
         assert kept == {1: 0, 2: 0, 3: 1}, "what was there first stays"
         wide = {"chunk_key": [4], "vector": np.zeros((1, 4))}
-        with pytest.raises(dp.errors.VectorError, match=r"dimension \(there: 3, given: 4\)"):
+        with pytest.raises(dp.errors.VectorError, match=r"dimension \(stored: 3, given: 4\)"):
             corpus.add_vectors("default", wide)
         with pytest.raises(dp.errors.VectorError, match="dtype"):
             corpus.add_vectors("default", other, dtype="float16")
@@ -109,7 +115,7 @@ def test_a_set_is_read_as_of_any_of_its_commits(tmp_path, monkeypatch):
     ends = [100, 2000, 2100, 2900]
     for number, (low, high) in enumerate(zip([0, *ends], ends, strict=False), start=1):
         assert store.append(of, [(hashes[:high], matrix[:high])]) == high - low
-        assert opened.opened(path, "default").of.number == number
+        assert opened.opened(path, "default").vector_set.number == number
     for held, (number, high) in itertools.product([0, 1 << 30], enumerate(ends, start=1)):
         monkeypatch.setattr(opened, "_HELD", held)
         found = opened.opened(path, "default", number)
@@ -117,7 +123,7 @@ def test_a_set_is_read_as_of_any_of_its_commits(tmp_path, monkeypatch):
         assert ((rows >= 0) == (np.arange(3000) < high)).all()
         shuffled = draw.permutation(high)
         assert np.array_equal(found.take(rows[shuffled]), matrix[shuffled])
-        assert np.array_equal(found.hashes_by_row, hashes[:high])
+        assert np.array_equal(found.hashes, hashes[:high][found.order])
         assert np.array_equal(found.matrix, matrix[:high])
     assert list(opened.verify_mapped(path)) == []
     monkeypatch.setattr(opened, "_HELD", 0)
@@ -128,7 +134,7 @@ def test_a_set_is_read_as_of_any_of_its_commits(tmp_path, monkeypatch):
 
 
 @thorough
-def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path):
+def test_compact_removes_vectors_of_lost_texts_and_pinned_runs_continue(tmp_path):
     path = tmp_path / "c.duckdb"
     columns = ["anchor", "anchor_vector", "positive_vector", "negative_vector"]
     records = often(60, less=20)
@@ -158,7 +164,7 @@ def test_compact_takes_vectors_of_lost_texts_and_pinned_runs_go_on(tmp_path):
 
 
 @thorough
-def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path):
+def test_show_counts_the_chunks_with_vectors(tmp_path):
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, 4) as corpus:
         corpus.close()
@@ -173,7 +179,7 @@ def test_show_tells_how_many_chunks_of_a_section_have_vectors(tmp_path):
     assert Counter(told) == {"b 1 of 1, default 1 of 1": 8, "b 0 of 1, default 0 of 1": 2}
 
 
-def test_doctor_finds_other_vectors_and_lost_files(tmp_path):
+def test_doctor_finds_changed_vectors_and_lost_files(tmp_path):
     path = tmp_path / "c.duckdb"
     with toy_corpus(path, MANY) as corpus:
         store = filled(corpus)
@@ -183,6 +189,8 @@ def test_doctor_finds_other_vectors_and_lost_files(tmp_path):
         database.rows(
             "UPDATE packed_vectors_1 SET vector = vector[3:] || vector[:2] WHERE rowid = 7"
         )
-    assert any("not as they were written" in c.what for c in doctor.corpus(path) if not c.ok)
+    assert any(
+        "have changed since they were written" in c.what for c in doctor.corpus(path) if not c.ok
+    )
     store.path.unlink()
     assert any("pinned to vectors default" in c.what for c in doctor.corpus(path) if not c.ok)

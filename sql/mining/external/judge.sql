@@ -1,6 +1,6 @@
--- What the external scores of one source and split are about, by number: a row stands for each
--- section of the anchor and of the negative that it can mean, and equal ones are one, with the lowest
--- and the highest score. They lie by anchor, so that a block of anchors is one stretch. Arrow:
+-- Resolve the external scores of one source and split to section numbers. There is a row for each
+-- pair of a section of the anchor and a section of the negative. Equal pairs are one row, with the
+-- lowest and the highest score. A block of anchors is a range of rows. Arrow:
 -- external_anchors (record_key, anchor), external_documents (record_key, document),
 -- external_positives (record_key, positive). A positive has its record key as document.
 -- Parameters: $source, $split, $documents (the source of negatives).
@@ -17,8 +17,7 @@ of_negatives AS (
     WHERE source = $documents AND in_split(split, $split)
 ),
 
--- A positive is not looked for among the documents. (As a condition of that join it would keep
--- DuckDB from hashing.)
+-- A positive must not join a document. As a condition of that join this would prevent a hash join.
 scores AS (
     SELECT
         external_scores.*,
@@ -38,7 +37,7 @@ SELECT
         WHEN scores.negative IS NULL THEN 'unknown negative'
         WHEN anchors.anchor IS NULL THEN 'not an anchor of the recipe'
         WHEN scores.is_positive THEN 'positive'
-        WHEN theirs.record_key IS NULL THEN 'other source or split'
+        WHEN of_negatives.record_key IS NULL THEN 'other source or split'
         WHEN documents.document IS NULL THEN 'not a negative of the recipe'
         ELSE 'candidate'
     END::ENUM(
@@ -50,7 +49,7 @@ SELECT
     count(*) AS times
 FROM scores
 LEFT JOIN external_anchors AS anchors ON anchors.record_key = scores.anchor
-LEFT JOIN of_negatives AS theirs ON theirs.record_key = scores.negative
+LEFT JOIN of_negatives ON of_negatives.record_key = scores.negative
 LEFT JOIN external_documents AS documents ON documents.record_key = scores.no_positive
 GROUP BY ALL
 ORDER BY anchors.anchor

@@ -13,10 +13,10 @@ own AS (
         role = 'context' AND coalesce(label > 0, TRUE) AS answers
     FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
--- Texts of negatives with the family of those that only one has, and by what is written alike.
+-- Texts of negatives, sole: the only family with the text; and all writings of these texts.
 texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
 written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
--- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+-- Texts that a family must not draw: its anchors and answers, and the texts that only it has.
 own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
 -- Answers to a question that several families ask.
 known AS (
@@ -25,7 +25,7 @@ known AS (
         WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
--- The texts of each part that a family or a question loses.
+-- The texts of each part that a family or a question must not draw.
 parts AS (SELECT DISTINCT class, family, question, unnest([class]) AS part FROM anchors),
 -- The bins that suit each class of anchors, and their texts.
 class_bins AS (
@@ -37,7 +37,7 @@ suited AS (
     SELECT class AS part, 1 AS sign, text_hash, only_one(family) AS sole
     FROM class_bins JOIN negatives USING (bin) GROUP BY ALL
 ),
--- How many texts there are, how many each family and question lose, and where it decides, both.
+-- The number of texts; the losses of each family and question; the overlap, where it matters.
 totals AS (SELECT part, sum(sign) AS number FROM suited GROUP BY ALL),
 lost AS (
     SELECT family, part, sign, text_hash FROM (

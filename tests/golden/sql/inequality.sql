@@ -13,13 +13,13 @@ own AS (
         position = 1 AND coalesce(label > 0, TRUE) AS answers
     FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
--- Texts with their families; and by class how many of these have a text in such bins only.
+-- Texts with their families; then by class the families whose copies are all in forbidden bins.
 texts AS (
     SELECT text_hash, only_one(family) AS sole, count(DISTINCT family) AS families,
         sum(DISTINCT family) AS total FROM negatives GROUP BY ALL
 ),
 written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
--- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+-- Texts that a family must not draw: its anchors and answers, and the texts that only it has.
 own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
 -- Answers to a question that several families ask.
 known AS (
@@ -28,7 +28,7 @@ known AS (
         WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
--- The texts of each part that a family or a question loses.
+-- The texts of each part that a family or a question must not draw.
 parts AS (SELECT DISTINCT class, family, question, unnest([0, class]) AS part FROM anchors),
 -- The bins that a class must not draw from.
 class_bins AS (
@@ -44,7 +44,7 @@ gone AS (
         ) USING (bin) GROUP BY class, text_hash, family, bins HAVING count(*) = bins
     ) GROUP BY ALL
 ),
--- Texts that suit all (part 0), less those that lose families for a class, plus what is left.
+-- All texts (part 0), minus texts that lose families for a class, plus the remaining families.
 suited AS (
     SELECT 0::UBIGINT AS part, 1 AS sign, text_hash, sole FROM texts
     UNION ALL SELECT class, -1, text_hash, sole FROM gone JOIN texts USING (text_hash)
@@ -52,7 +52,7 @@ suited AS (
         CASE texts.families - gone.families WHEN 1 THEN (texts.total - gone.total)::BIGINT END
     FROM gone JOIN texts USING (text_hash) WHERE texts.families > gone.families
 ),
--- How many texts there are, how many each family and question lose, and where it decides, both.
+-- The number of texts; the losses of each family and question; the overlap, where it matters.
 totals AS (SELECT part, sum(sign) AS number FROM suited GROUP BY ALL),
 lost AS (
     SELECT family, part, sign, text_hash FROM (

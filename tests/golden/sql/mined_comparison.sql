@@ -3,7 +3,7 @@ WITH anchors AS (
     SELECT *, date AS a0, md5_number_lower(json_array(a0)) AS class
     FROM chunks_of($source, $split, $version) WHERE role = 'anchor'
 ),
--- The date that each record looks for, within its source and within its category.
+-- The date that each record needs, within its source and within its category.
 wanted AS (
     SELECT DISTINCT record_key, (date + 3)::DATE AS date,
         unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
@@ -14,7 +14,7 @@ candidates AS (
         unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
     FROM chunks_of(NULL, $split, $version) WHERE date IS NOT NULL AND role = 'context'
 ),
--- Two records of each date, and two dates on either side: a record is never its own nearest.
+-- Two records of each date, and two dates on each side, because a record is not its own nearest.
 candidate_dates AS (
     SELECT part, date, list({'id': record_id, 'key': record_key} ORDER BY record_id)[1:2] AS others,
         lag(date) OVER (PARTITION BY part ORDER BY date) AS previous_date,
@@ -30,7 +30,7 @@ around AS (
     ASOF LEFT JOIN candidate_dates AS later
         ON wanted.part = later.part AND wanted.date <= later.date
 ),
--- The nearest of them; of equally near ones the smaller record id.
+-- The nearest record; the smaller record id wins a tie.
 nearest AS (
     SELECT record_key, other.key AS other_key FROM (
         SELECT record_key, abs(around.date - wanted_date) AS distance, unnest(others) AS other
@@ -38,7 +38,7 @@ nearest AS (
     ) WHERE other.key <> record_key
     QUALIFY row_number() OVER (PARTITION BY record_key ORDER BY distance, other.id) = 1
 ),
--- Chunks of the nearest record, which are answers as if they were of the anchor's own.
+-- Chunks of the nearest record, which count as answers of the anchor's own record.
 near_positives AS (
     SELECT nearest.record_key, other.* EXCLUDE (record_key)
     FROM nearest JOIN (
@@ -61,10 +61,10 @@ own AS (
         FROM chunks_of($source, $split, $version) WHERE role = 'anchor'
     ) AS asked USING (record_key)
 ),
--- Texts of negatives with the family of those that only one has, and by what is written alike.
+-- Texts of negatives, sole: the only family with the text; and all writings of these texts.
 texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
 written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
--- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+-- Texts that a family must not draw: its anchors and answers, and the texts that only it has.
 own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
 excluded AS (FROM own_texts UNION SELECT sole, text_hash FROM texts WHERE sole IS NOT NULL),
 -- Answers to a question that several families ask.
@@ -74,7 +74,7 @@ known AS (
         WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
--- The texts of each part that a family or a question loses.
+-- The texts of each part that a family or a question must not draw.
 parts AS (SELECT DISTINCT class, family, question, unnest([class]) AS part FROM anchors),
 -- The bins that suit each class of anchors, and their texts.
 class_bins AS (
@@ -82,7 +82,7 @@ class_bins AS (
     JOIN (SELECT DISTINCT bin, n0 FROM negatives) AS negative
         ON (negative.n0 > anchor.a0)
 ),
--- Classes with enough texts, whatever their anchors lose; the texts that suit each other class.
+-- Classes with enough texts, whatever their anchors lose; then the texts of each other class.
 ample AS (
     SELECT class AS part, sum(number) AS number FROM class_bins JOIN (
         SELECT bin, count(*) AS number

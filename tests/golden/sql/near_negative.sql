@@ -1,4 +1,4 @@
--- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
+-- Chunks of the selectors; own: all anchors and answers of the split, also without the conditions.
 WITH anchors AS (FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
 positives AS (FROM chunks_of($source, $split, $version) WHERE role = 'context'),
 negatives AS (FROM chunks_of($source, $split, $version) WHERE role = 'context'),
@@ -8,7 +8,7 @@ own AS (
     FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
 written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
--- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+-- Texts that a family must not draw: its anchors and answers, and the texts that only it has.
 own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
 -- Answers to a question that several families ask.
 known AS (
@@ -17,7 +17,7 @@ known AS (
         WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
--- The date that each record looks for, within its source and within its category.
+-- The date that each record needs, within its source and within its category.
 wanted AS (
     SELECT DISTINCT record_key, (date + -30)::DATE AS date,
         unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
@@ -28,7 +28,7 @@ candidates AS (
         unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
     FROM chunks_of($source, $split, $version) WHERE date IS NOT NULL AND role = 'context'
 ),
--- Two records of each date, and two dates on either side: a record is never its own nearest.
+-- Two records of each date, and two dates on each side, because a record is not its own nearest.
 candidate_dates AS (
     SELECT part, date, list({'id': record_id, 'key': record_key} ORDER BY record_id)[1:2] AS others,
         lag(date) OVER (PARTITION BY part ORDER BY date) AS previous_date,
@@ -44,7 +44,7 @@ around AS (
     ASOF LEFT JOIN candidate_dates AS later
         ON wanted.part = later.part AND wanted.date <= later.date
 ),
--- The nearest of them; of equally near ones the smaller record id.
+-- The nearest record; the smaller record id wins a tie.
 nearest AS (
     SELECT record_key, other.key AS other_key FROM (
         SELECT record_key, abs(around.date - wanted_date) AS distance, unnest(others) AS other
@@ -57,7 +57,7 @@ suited AS (
     SELECT DISTINCT nearest.record_key, text_hash, family
     FROM nearest JOIN negatives ON other_key = negatives.record_key
 ),
--- Texts that each record may draw, and that are neither excluded nor known.
+-- Texts that each record may draw: neither excluded nor known.
 usable AS (
     SELECT asked.*, count(DISTINCT suited.text_hash) AS texts
     FROM (SELECT DISTINCT record_key, family, question FROM anchors) AS asked

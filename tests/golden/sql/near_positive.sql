@@ -1,6 +1,6 @@
--- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
+-- Chunks of the selectors; own: all anchors and answers of the split, also without the conditions.
 WITH anchors AS (FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
--- The date that each record looks for, within its source and within its category.
+-- The date that each record needs, within its source and within its category.
 wanted AS (
     SELECT DISTINCT record_key, (date + 7)::DATE AS date,
         unnest(['source:' || source, 'taxonomy:' || taxonomy[1]]) AS part
@@ -12,7 +12,7 @@ candidates AS (
     FROM chunks_of(NULL, $split, $version) WHERE date IS NOT NULL AND role = 'context'
         AND (trust >= 0.5)
 ),
--- Two records of each date, and two dates on either side: a record is never its own nearest.
+-- Two records of each date, and two dates on each side, because a record is not its own nearest.
 candidate_dates AS (
     SELECT part, date, list({'id': record_id, 'key': record_key} ORDER BY record_id)[1:2] AS others,
         lag(date) OVER (PARTITION BY part ORDER BY date) AS previous_date,
@@ -28,7 +28,7 @@ around AS (
     ASOF LEFT JOIN candidate_dates AS later
         ON wanted.part = later.part AND wanted.date <= later.date
 ),
--- The nearest of them; of equally near ones the smaller record id.
+-- The nearest record; the smaller record id wins a tie.
 nearest AS (
     SELECT record_key, other.key AS other_key FROM (
         SELECT record_key, abs(around.date - wanted_date) AS distance, unnest(others) AS other
@@ -36,7 +36,7 @@ nearest AS (
     ) WHERE other.key <> record_key
     QUALIFY row_number() OVER (PARTITION BY record_key ORDER BY distance, other.id) = 1
 ),
--- Chunks of the nearest record, which are answers as if they were of the anchor's own.
+-- Chunks of the nearest record, which count as answers of the anchor's own record.
 near_positives AS (
     SELECT nearest.record_key, other.* EXCLUDE (record_key)
     FROM nearest JOIN (
@@ -56,10 +56,10 @@ own AS (
         FROM chunks_of($source, $split, $version) WHERE role = 'anchor'
     ) AS asked USING (record_key)
 ),
--- Texts of negatives with the family of those that only one has, and by what is written alike.
+-- Texts of negatives, sole: the only family with the text; and all writings of these texts.
 texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
 written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
--- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+-- Texts that a family must not draw: its anchors and answers, and the texts that only it has.
 own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
 excluded AS (FROM own_texts UNION SELECT sole, text_hash FROM texts WHERE sole IS NOT NULL),
 -- Answers to a question that several families ask.
@@ -69,7 +69,7 @@ known AS (
         WHERE asks AND source = $source GROUP BY question HAVING min(family) < max(family)
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
--- How many texts there are, how many each family and question lose, and where it decides, both.
+-- The number of texts; the losses of each family and question; the overlap, where it matters.
 counts AS (
     SELECT DISTINCT family, question, (SELECT count(*) FROM texts) AS texts,
         coalesce(e.number, 0) AS excluded, coalesce(k.number, 0) AS known FROM anchors

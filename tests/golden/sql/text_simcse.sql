@@ -1,4 +1,4 @@
--- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
+-- Chunks of the selectors; own: all anchors and answers of the split, also without the conditions.
 WITH anchors AS (FROM chunks_of($source, $split, $version) WHERE role <> 'rejected'),
 positives AS (FROM anchors),
 negatives AS (FROM chunks_of($source, $split, $version) WHERE role <> 'rejected'),
@@ -7,14 +7,14 @@ own AS (
         role <> 'rejected' AND coalesce(label > 0, TRUE) AS answers
     FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
--- Texts of negatives with the family of those that only one has, and by what is written alike.
+-- Texts of negatives, sole: the only family with the text; and all writings of these texts.
 texts AS (SELECT text_hash, only_one(family) AS sole FROM negatives GROUP BY ALL),
 written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
--- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+-- Texts that a family must not draw: its anchors and answers, and the texts that only it has.
 own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
 excluded AS (FROM own_texts UNION SELECT sole, text_hash FROM texts WHERE sole IS NOT NULL),
 known AS (SELECT question, text_hash FROM own WHERE FALSE),
--- How many texts there are, how many each family and question lose, and where it decides, both.
+-- The number of texts; the losses of each family and question; the overlap, where it matters.
 counts AS (
     SELECT DISTINCT family, question, (SELECT count(*) FROM texts) AS texts,
         coalesce(e.number, 0) AS excluded, coalesce(k.number, 0) AS known FROM anchors
