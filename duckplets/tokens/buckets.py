@@ -1,4 +1,4 @@
-"""Deal whole batches of token rows to length classes, and the rows of each to sources."""
+"""Deal whole batches of token rows to length classes, and rows of a class to sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duckplets.order.schedule import Events, Schedule
 
 
 class BucketSchedule(Schedule):
-    """Deals the batches of a run to buckets; ``rows`` of each source in every bucket, from 0."""
+    """Deals the batches of a run to buckets; ``rows`` counts them by source and bucket."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class BucketSchedule(Schedule):
     ) -> None:
         if mixture.anneal and mixture.anneal.end_step is not None:
             raise MixtureError(
-                f"anneal: end_step={mixture.anneal.end_step} changes shares step by step, which "
-                f"batches of one length class cannot follow; leave end_step out, give phases, or "
-                f"leave out by_bucket"
+                f"anneal: end_step={mixture.anneal.end_step} changes shares at each step, and "
+                f"batches of one length class cannot follow; omit end_step, give phases, or omit "
+                f"by_bucket"
             )
         if mixture.max_epochs or mixture.stop:
-            raise MixtureError("max_epochs and stop: length classes have none; leave out by_bucket")
+            raise MixtureError("max_epochs and stop do not work with by_bucket: omit by_bucket")
         self._rows = [rows[name] for name in sorted(rows)]
         super().__init__(mixture, [*rows], seed=seed, batch=batch, events=events)
 
@@ -46,44 +46,44 @@ class BucketSchedule(Schedule):
 class Buckets:
     """Deals whole batches to buckets, and draws of a bucket to sources, by constant shares."""
 
-    # Bucket b gets batches by the sum over sources of share times the part of the source's items in
-    # b; a source gets its term of that sum. So each source has its share, equally often in all
-    # buckets. A leaf is the bucket's number times the number of sources, plus the source's number.
+    # The weight of bucket b is the sum over sources of share times the part of the source's items
+    # in b. Within b the weight of a source is its term of that sum. So each source gets its share.
+    # A leaf is the number of the bucket times the number of sources, plus the number of the source.
 
     def __init__(
         self, shares: Sequence[int], items: Sequence[Sequence[int]], purpose: int, batch: int
     ) -> None:
         self._shares, self._batch = shares, batch
-        totals = [max(1, sum(of)) for of in items]
+        scales = [Fraction(s, max(1, sum(n))) for s, n in zip(shares, items, strict=True)]
         parts = [
-            [Fraction(share * n, total) for share, n, total in zip(shares, of, totals, strict=True)]
-            for of in zip(*items, strict=True)
+            [scale * count for scale, count in zip(scales, counts, strict=True)]
+            for counts in zip(*items, strict=True)
         ]
-        weights = exact_weights([sum(of, Fraction(0)) for of in parts])
+        weights = exact_weights([sum(terms, Fraction(0)) for terms in parts])
         self._steps = Apportionment(weights, purpose)
         self._within = [  # a bucket without shares gets no batch
-            Apportionment(exact_weights(of), key(purpose, bucket)) if any(of) else None
-            for bucket, of in enumerate(parts)
+            Apportionment(exact_weights(terms), key(purpose, bucket)) if any(terms) else None
+            for bucket, terms in enumerate(parts)
         ]
 
     def deal(self, positions: Integers) -> Iterator[Share]:
-        """Yield what each leaf gets of positions that ascend, with or without gaps."""
+        """Yield the share of each leaf; positions ascend, with or without gaps."""
         if len(positions) == 0:
             return
         steps, within = np.divmod(positions, self._batch)
         first = np.diff(steps, prepend=-1) > 0
-        of_step = np.cumsum(first) - 1
+        number = np.cumsum(first) - 1
         for share in self._steps.deal(steps[first]):
-            begins = np.full(of_step[-1] + 1, -1)
+            begins = np.full(number[-1] + 1, -1)
             begins[share.offsets] = share.indexes * self._batch
-            at = np.flatnonzero(begins[of_step] >= 0)
+            at = np.flatnonzero(begins[number] >= 0)
             dealt: Any = self._within[share.leaf]
-            for part in dealt.deal(begins[of_step[at]] + within[at]):
+            for part in dealt.deal(begins[number[at]] + within[at]):
                 leaf = share.leaf * len(self._shares) + part.leaf
                 yield Share(leaf, at[part.offsets], part.indexes)
 
     def counts(self, positions: int) -> list[int]:
-        """Return how many of the first so many positions go to each leaf."""
+        """Return how many of the first ``positions`` positions go to each leaf."""
         steps, rest = divmod(positions, self._batch)
         before, after = (self._steps.counts(n) for n in (steps, steps + (rest > 0)))
         found: list[int] = []

@@ -295,7 +295,7 @@ def test_a_folder_of_another_run_is_refused(copied, corpus_file, tmp_path):
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.tex").touch()
-    for overwrite, told in ((False, "that says what"), (True, "which no export has written")):
+    for overwrite, told in ((False, "that says which"), (True, "which no export has written")):
         with pytest.raises(dp.errors.ShardError, match=rf"thesis\.tex.*{told}"):
             shards(foreign, home=corpus_file.parent, overwrite=overwrite)
 
