@@ -1,6 +1,6 @@
 """Choose the size of the next block of a read by the rows and bytes of the previous one.
 
-Blocks start small, so the first rows come soon, and grow as far as their bytes allow.
+The first blocks are small, so the first rows arrive early. Later blocks grow up to the byte limit.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ def test_where_there_is_no_room_or_a_shard_is_not_as_listed_nothing_is_left(fold
     usage = shutil.disk_usage(folder)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
-        with pytest.raises(dp.errors.ShardError, match=r"It takes .* MB; give cache="):
+        with pytest.raises(dp.errors.ShardError, match=r"It needs .* MB; give cache="):
             opened(folder)
 
     def full(*_):
