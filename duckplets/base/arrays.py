@@ -80,7 +80,7 @@ class IntegerLists:
     def take(self, owners: Integers) -> IntegerLists:
         """Return the lists of some owners, in their order."""
         counts = self.lengths[owners]
-        return IntegerLists(_sums(counts), self.values[ranges(self.starts[:-1][owners], counts)])
+        return IntegerLists(offsets(counts), self.values[ranges(self.starts[:-1][owners], counts)])
 
     def then(self, other: IntegerLists) -> IntegerLists:
         """Return for each owner the values that ``other`` has for its values."""
@@ -173,8 +173,11 @@ def in_order(keys: Integers) -> tuple[Integers, Integers]:
     return ordered, both
 
 
-def _sums(counts: Integers) -> Integers:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+def offsets(sizes: npt.ArrayLike, kind: npt.DTypeLike = np.int64) -> Array:
+    """Return the start of each of several sizes laid end to end, and the end; shape (n + 1,)."""
+    starts = np.zeros(len(np.asarray(sizes)) + 1, kind)
+    np.cumsum(sizes, out=starts[1:])
+    return starts
 
 
 class Bits:

@@ -49,9 +49,19 @@ class Unreadable(ValueError):  # noqa: N818 - it becomes an error that names the
 
 
 def read_document(file: Path, form: Form, error: type[DuckpletsError]) -> Any:
-    """Return the content of a file as plain values; the error's message begins with its path."""
+    """Return the content of a file as plain values; messages of ``error`` begin with its path."""
+    text = read_text(file, error)
     try:
-        return parse(read_text(file), form)
+        return parse(text, form)
+    except Unreadable as unreadable:
+        raise error(f"{file}: it {unreadable}") from unreadable
+
+
+def read_text(file: Path, error: type[DuckpletsError]) -> str:
+    """Return the text of a file; messages of ``error`` begin with its path."""
+    try:
+        with file.open("rb") as stream:
+            return decoded(stream.read(LARGEST + 1))
     except FileNotFoundError as missing:
         raise error(f"{file}: there is no such file") from missing
     except OSError as failed:
@@ -60,12 +70,6 @@ def read_document(file: Path, form: Form, error: type[DuckpletsError]) -> Any:
         raise error(f"{file}: it {unreadable}") from unreadable
     except ValueError as wrong:  # not a valid path
         raise error(f"{str(file)!r}: it cannot be read: {wrong}") from wrong
-
-
-def read_text(file: Path) -> str:
-    """Return the text of a file; raise ``OSError``, or ``Unreadable`` as ``decoded`` does."""
-    with file.open("rb") as stream:
-        return decoded(stream.read(LARGEST + 1))
 
 
 def decoded(content: bytes, most: int = LARGEST) -> str:

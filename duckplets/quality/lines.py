@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Bits, Bytes, Flags, Integers
-from duckplets.quality.texts import portions
+from duckplets.base.arrays import Bits, Bytes, Flags, Integers, stretches
 from duckplets.quality.tokens import Columns, numbered
 from duckplets.text.characters import bytes_of
 
@@ -18,7 +17,7 @@ _BYTES, _TEXTS = 1 << 20, 4096  # bytes of a block; a longer text is a block by 
 def counts(texts: pa.Array) -> Columns:
     """Return counts of every text, by metric name."""
     sizes = pc.binary_length(texts).to_numpy()
-    blocks = [_counted(texts.slice(i, j - i)) for i, j in portions(sizes, _BYTES, _TEXTS)]
+    blocks = [_counted(texts[part]) for part in stretches(sizes, rows=_TEXTS, total=_BYTES)]
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 

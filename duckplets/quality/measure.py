@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Bytes, Integers
+from duckplets.base.arrays import Bytes, Integers, stretches
 from duckplets.db.database import Database
 from duckplets.quality import lines, plugins, tokens
 from duckplets.quality.conditions import is_true
@@ -23,7 +23,7 @@ from duckplets.quality.language import detector_of, languages
 from duckplets.quality.metrics import METRICS
 from duckplets.quality.pii import PATTERNS
 from duckplets.quality.settings import Quality
-from duckplets.quality.texts import digests_of, portions
+from duckplets.quality.texts import digests_of
 from duckplets.quality.words import WordFile
 from duckplets.text.characters import bytes_of
 from duckplets.text.words import PAIRED
@@ -182,8 +182,12 @@ def _by_sql(database: Database, texts: pa.Array, quality: Quality) -> dict[str, 
 def _morsels(texts: pa.Array) -> pa.Table:
     """Return texts with their places, in batches for DuckDB's threads."""
     table = pa.table({"place": np.arange(len(texts)), "text": texts})
-    ranges = portions(pc.binary_length(texts).to_numpy(), _MORSEL_BYTES, _MORSEL)
-    return pa.Table.from_batches([b for i, j in ranges for b in table.slice(i, j - i).to_batches()])
+    sizes = pc.binary_length(texts).to_numpy()
+    parts = (
+        table.slice(part.start, part.stop - part.start)
+        for part in stretches(sizes, rows=_MORSEL, total=_MORSEL_BYTES)
+    )
+    return pa.Table.from_batches([batch for part in parts for batch in part.to_batches()])
 
 
 def _pieces(texts: pa.Array) -> tuple[pa.Array | pa.ChunkedArray, Integers]:

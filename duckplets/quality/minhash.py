@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Floats, IntegerLists, Integers, Words
+from duckplets.base.arrays import Floats, IntegerLists, Integers, Words, offsets, stretches
 from duckplets.base.settings import Bounds, check
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError
-from duckplets.quality.texts import portions
 from duckplets.text.words import PAIRED
 
 ALGORITHM = 4
@@ -116,22 +115,18 @@ def grams_of(database: Database, texts: pa.Array, n: int, *, whole: bool) -> Gra
     lists = found["words"].take(pc.sort_indices(found["place"])).combine_chunks()
     words = lists.flatten()
     count = pc.list_value_length(lists).to_numpy()
-    word = _sums(count)  # start of each text
+    word = offsets(count)  # start of each text
     grams = np.maximum(count - n + 1, np.minimum(count, 1) if whole else 0)
-    starts = _sums(grams)
+    starts = offsets(grams)
     first = np.arange(starts[-1]) + np.repeat(word[:-1] - starts[:-1], grams)
     size = np.repeat(np.minimum(count, n), grams)
-    forth, back = (_powers(base, len(words)) for base in (_BASE, pow(_BASE, -1, 1 << 64)))
-    sums = _sums(_hashed(database, words) * forth)
+    forth, back = (  # powers
+        np.multiply.accumulate(np.full(len(words), base, np.uint64))
+        for base in (_BASE, pow(_BASE, -1, 1 << 64))
+    )
+    sums = offsets(_hashed(database, words) * forth, np.uint64)
     hashes = mixed((sums[first + size] - sums[first]) * back[first])
     return Grams(hashes, starts, words, first, size, count)
-
-
-def _sums(counts: np.ndarray) -> np.ndarray:
-    """Return cumulative sums, beginning with 0."""
-    sums = np.zeros(len(counts) + 1, np.uint64 if counts.dtype == np.uint64 else np.int64)
-    np.cumsum(counts, out=sums[1:])
-    return sums
 
 
 def _hashed(database: Database, words: pa.Array) -> Words:
@@ -144,11 +139,6 @@ def _hashed(database: Database, words: pa.Array) -> Words:
     return hashed
 
 
-def _powers(base: int, count: int) -> Words:
-    powers: Words = np.multiply.accumulate(np.full(count, base, np.uint64))
-    return powers
-
-
 def bands_of(grams: Grams, settings: NearSettings) -> Words:
     """Return the MinHash bands of texts, uint64[texts, bands]; equal bands are candidates."""
     functions = settings.bands * settings.rows
@@ -156,17 +146,17 @@ def bands_of(grams: Grams, settings: NearSettings) -> Words:
     addends = _numbers(functions, 2 * settings.seed + 1)
     starts = grams.starts
     made = np.empty((len(starts) - 1, settings.bands), np.uint64)
-    for low, high in portions(np.diff(starts), _GRAMS, _GRAMS):
-        part = grams.hashes[starts[low] : starts[high]]
-        first = starts[low:high] - starts[low]
-        buffer = np.empty(len(part), np.uint64)
+    for texts in stretches(np.diff(starts), rows=_GRAMS, total=_GRAMS):
+        hashes = grams.hashes[starts[texts.start] : starts[texts.stop]]
+        first = starts[texts] - starts[texts.start]
+        buffer = np.empty(len(hashes), np.uint64)
         for band in range(settings.bands):
-            found = np.full(high - low, band, np.uint64)
+            found = np.full(len(first), band, np.uint64)
             for row in range(band * settings.rows, (band + 1) * settings.rows):
-                np.multiply(part, factors[row], out=buffer)
+                np.multiply(hashes, factors[row], out=buffer)
                 np.add(buffer, addends[row], out=buffer)
                 found = mixed(found ^ np.minimum.reduceat(buffer, first))
-            made[low:high, band] = found
+            made[texts, band] = found
     return made
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Floats, Integers, Words
+from duckplets.base.arrays import Floats, Integers, Words, stretches
 from duckplets.base.sanitize import Reported, counted
 from duckplets.base.settings import checked
 from duckplets.db.database import Database
@@ -25,7 +25,7 @@ from duckplets.engine.work import Work
 from duckplets.errors import SamplerError
 from duckplets.ingest.records import current_version
 from duckplets.quality.minhash import ALGORITHM, NearSettings, bands_of, grams_of
-from duckplets.quality.texts import LiveTexts, portions
+from duckplets.quality.texts import LiveTexts
 from duckplets.quality.verdicts import scratch_of_worker
 
 Action = Literal["mark", "remove"]
@@ -188,8 +188,8 @@ class _Links:
     def _compare(self, one: Integers, other: Integers) -> None:
         """Compare pairs not yet linked, and link the near ones."""
         sizes = self.texts.sizes[one] + self.texts.sizes[other]
-        for low, high in portions(sizes, _BYTES, _PAIRS):
-            first, second = one[low:high], other[low:high]
+        for part in stretches(sizes, rows=_PAIRS, total=_BYTES):
+            first, second = one[part], other[part]
             separate = self.first[first] != self.first[second]  # earlier portions may link them
             first, second = first[separate], second[separate]
             if len(first):
@@ -204,12 +204,12 @@ class _Links:
         """Return the Jaccard similarity of pairs."""
         found = np.empty(len(one))
         sizes = self.texts.sizes[one] + self.texts.sizes[other]
-        for low, high in portions(sizes, _BYTES, _PAIRS):
-            places = np.unique(np.concatenate([one[low:high], other[low:high]]))
+        for part in stretches(sizes, rows=_PAIRS, total=_BYTES):
+            places = np.unique(np.concatenate([one[part], other[part]]))
             texts = self.texts.texts(places)
             grams = grams_of(self.texts.database, texts, self.settings.ngram, whole=True)
-            pair = (np.searchsorted(places, side[low:high]) for side in (one, other))
-            found[low:high] = grams.similarities(*pair)
+            pair = (np.searchsorted(places, side[part]) for side in (one, other))
+            found[part] = grams.similarities(*pair)
         return found
 
     def _join(self, one: Integers, other: Integers) -> None:

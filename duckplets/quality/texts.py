@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers, Integers32
+from duckplets.base.arrays import Integers, Integers32, offsets, stretches
 from duckplets.db.database import Database
 from duckplets.ingest.preprocess import lists_like
 from duckplets.ingest.records import commit_version
@@ -32,12 +32,10 @@ def joined(sections: pa.ListArray) -> pa.Array:
     is_used = pc.and_(pc.is_valid(texts), pc.fill_null(pc.not_equal(roles, "rejected"), True))
     owners = pc.list_parent_indices(sections).filter(is_used).to_numpy(zero_copy_only=False)
     counts = np.bincount(owners, minlength=len(sections))
-    offsets = np.zeros(len(sections) + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
     texts = texts if pc.all(is_used).as_py() else texts.filter(is_used)
     if (counts == 1).all():
         return texts
-    lists = pa.ListArray.from_arrays(pa.array(offsets), texts)
+    lists = pa.ListArray.from_arrays(pa.array(offsets(counts, np.int32)), texts)
     return pc.if_else(pa.array(counts > 0), pc.binary_join(lists, _BLANK_LINE), None)
 
 
@@ -134,8 +132,8 @@ class LiveTexts(NamedTuple):
     def blocks(self) -> Iterator[tuple[Integers, pa.Array]]:
         """Yield the places and texts of all records, some megabytes at a time."""
         order = np.argsort(self.keys, kind="stable")
-        for low, high in portions(self.sizes[order], _BYTES, _RECORDS):
-            yield order[low:high], self.texts(order[low:high])
+        for part in stretches(self.sizes[order], rows=_RECORDS, total=_BYTES):
+            yield order[part], self.texts(order[part])
 
     def texts(self, places: Integers) -> pa.Array:
         """Return the texts of some records, in order of places."""
@@ -184,15 +182,3 @@ class LiveTexts(NamedTuple):
         with self.database.registered(seen=seen):
             rows = self.database.table("quality/texts/by_source").to_pylist()
         return [{name if key == "found" else key: row[key] for key in row} for row in rows]
-
-
-def portions(sizes: Integers, most: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of at most ``rows`` rows with at most ``most`` bytes, or one row."""
-    ends = np.cumsum(sizes)
-    low = 0
-    while low < len(sizes):
-        limit = int(ends[low - 1] if low else 0) + most
-        high = int(np.searchsorted(ends, limit, side="right"))
-        high = min(max(high, low + 1), low + rows)
-        yield low, high
-        low = high

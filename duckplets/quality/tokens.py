@@ -16,8 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32, in_order, ranges
-from duckplets.quality.texts import portions
+from duckplets.base.arrays import (
+    Bits,
+    Bytes,
+    Flags,
+    Integers,
+    Integers32,
+    in_order,
+    offsets,
+    ranges,
+    stretches,
+)
 from duckplets.text.characters import DIGIT, LETTER, MARK, SPACE, bytes_of, classes
 from duckplets.text.words import Units, extra_tokens, has_weights
 
@@ -49,8 +58,9 @@ Columns = dict[str, Integers]
 def counts(texts: pa.Array, sample: int) -> Columns:
     """Return counts of every text, by metric name; code is counted in ``sample`` characters."""
     blocks = []
-    for low, high in portions(pc.binary_length(texts).to_numpy(), _BYTES, _TEXTS):
-        parts = [_read(window, sample) for window in _windows(texts.slice(low, high - low))]
+    sizes = pc.binary_length(texts).to_numpy()
+    for part in stretches(sizes, rows=_TEXTS, total=_BYTES):
+        parts = [_read(window, sample) for window in _windows(texts[part])]
         found, tokens = parts[0] if len(parts) == 1 else _joined(parts)
         del parts
         blocks.append(found | _repeated(tokens))
@@ -106,9 +116,7 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     has_letter = _within(letters, start, end) > 0
 
     def total(values: Integers | Flags) -> Integers:
-        sums = np.zeros(len(values) + 1, np.int64)
-        np.cumsum(values, out=sums[1:])
-        return np.diff(sums[first])
+        return np.diff(offsets(values)[first])
 
     found["tokens"] = np.diff(first)
     found["plain_tokens"] = total(is_word)
@@ -118,7 +126,7 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     if len(texts) > 1:
         text = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(first))
     found["stop_words"] = _stop_words(kinds, number, text, len(texts))
-    return found, _Tokens(number, _ends(length), text, first, kinds)
+    return found, _Tokens(number, offsets(length, np.int32), text, first, kinds)
 
 
 def _joined(parts: list[tuple[Columns, _Tokens]]) -> tuple[Columns, _Tokens]:
@@ -133,14 +141,8 @@ def _joined(parts: list[tuple[Columns, _Tokens]]) -> tuple[Columns, _Tokens]:
     found = {name: np.sum([columns[name] for columns, _ in parts], axis=0) for name in first}
     found |= {name: values for name, values in first.items() if name.startswith("code_")}
     found["stop_words"] = _stop_words(coded.dictionary, number, text, 1)
-    ends = _ends(np.concatenate([np.diff(window.ends) for window in windows]))
+    ends = offsets(np.concatenate([np.diff(window.ends) for window in windows]), np.int32)
     return found, _Tokens(number, ends, text, np.array([0, len(number)]), coded.dictionary)
-
-
-def _ends(length: Integers32) -> Integers32:
-    ends = np.zeros(len(length) + 1, np.int32)
-    np.cumsum(length, out=ends[1:])
-    return ends
 
 
 def _of_one(tokens: int) -> Integers32:

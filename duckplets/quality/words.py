@@ -29,7 +29,7 @@ class WordFile(NamedTuple):
 
 def read_words(file: str | Path) -> WordFile:
     """Read a file of words or phrases, one a line; ``#`` begins a comment."""
-    lines = _text_of(file).splitlines()
+    lines = read_text(Path(file), QualityError).splitlines()
     found = [("", line.strip(), f"line {n}") for n, line in enumerate(lines, 1)]
     found = [(c, w, at) for c, w, at in found if w and not w.startswith("#")]
     return _checked(file, found, _MOST_WORDS)
@@ -55,17 +55,6 @@ def read_terms(file: str | Path) -> WordFile:
 
 
 _WANTED = 'expected categories with lists of terms, such as {"anatomy": ["heart", "lung"]}'
-
-
-def _text_of(file: str | Path) -> str:
-    try:
-        return read_text(Path(file))
-    except FileNotFoundError as error:
-        raise QualityError(f"{shown(file)}: there is no such file") from error
-    except OSError as error:
-        raise QualityError(f"{shown(file)}: it cannot be read: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, too long, or an impossible path
-        raise QualityError(f"{shown(file)}: it cannot be read: it {error}") from error
 
 
 def _checked(file: str | Path, found: list[tuple[str, Any, str]], most: int) -> WordFile:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from duckplets.base.arrays import stretches
 from duckplets.base.atomic import remove, written_aside
 from duckplets.base.locks import alone
 from duckplets.base.names import inside
@@ -26,7 +27,6 @@ from duckplets.engine.inline import threaded
 from duckplets.engine.protocol import Part
 from duckplets.engine.work import Work, working
 from duckplets.errors import DamagedFileError, ShardError
-from duckplets.quality.texts import portions
 from duckplets.tokens.documents import fingerprint_of, write_document
 from duckplets.tokens.encode import Encoded, TokenEncoder, encoded
 from duckplets.tokens.locations import SPOOL, ShardFolder, target_of
@@ -385,7 +385,8 @@ class _Export:
     def _write_missing(self) -> tuple[ShardManifest, int]:
         """Write the missing shards; return the manifest, and their number."""
         remove(self.out / MANIFEST)
-        parts = list(portions(self.texts.places.sizes, *_PART))
+        slices = stretches(self.texts.places.sizes, total=_PART[0], rows=_PART[1])
+        parts = [(part.start, part.stop) for part in slices]
         spool = Spool(inside(self.out.absolute(), SPOOL, ShardError), parts)
         self._tokenize(spool)
         self._save("bucketing")

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Flags, Integers
+from duckplets.base.arrays import Flags, Integers, stretches
 from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import ShardError, SourceError, nearest
 from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import checked_split, need_splits
-from duckplets.quality.texts import LiveTexts, portions
+from duckplets.quality.texts import LiveTexts
 from duckplets.serving.snapshot import CorpusState
 
 # Bytes and records read at a time; a single text may be longer. DuckDB scans at least 122,880 rows
@@ -105,15 +105,14 @@ class SplitTexts:
         places = np.arange(low, high)
         if chosen is not None:
             places = places[chosen[low:high]]
-        for first, stop in portions(self.places.sizes[places], *_READ):
-            read = self._block(places[first:stop])
-            sizes = self.places.sizes[places[first:stop]]
-            for start, end in portions(sizes, *_ENCODED):
+        for read in stretches(self.places.sizes[places], total=_READ[0], rows=_READ[1]):
+            block, own = self._block(places[read]), places[read]
+            for part in stretches(self.places.sizes[own], total=_ENCODED[0], rows=_ENCODED[1]):
                 yield TextBlock(
-                    int(places[first + start]),
-                    read.originals[start:end],
-                    read.texts[start:end],
-                    read.details.slice(start, end - start),
+                    int(own[part.start]),
+                    block.originals[part],
+                    block.texts[part],
+                    block.details.slice(part.start, part.stop - part.start),
                 )
 
     def _block(self, places: Integers) -> TextBlock:

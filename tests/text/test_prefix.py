@@ -51,7 +51,7 @@ WRONG = [
         lambda: Field("k", "v", 1.5),
         "prefix field 'k': presence=1.5: give a finite number from 0 to 1",
     ),
-    (lambda: Field("k", "v", column="date"), "give values, or the column to take them from"),
+    (lambda: Field("k", "v", column="date"), "give values or column, not both"),
     (lambda: Field("k", column=" "), "column=' ': give the name of a column"),
     (
         lambda: Prefix(-0.1, [[SOURCE]]),
