@@ -43,22 +43,12 @@ _SAME, _COUNTED = "same", "counted"
 
 
 class ArrayWriter:
-    """Writes arrays end to end into a new file.
-
-    It is a context manager, which removes an unfinished file.
-
-    Args:
-        folder: Folder of the file.
-        kind: First part of its name, in lower-case letters.
-
-    Attributes:
-        size: Bytes written so far.
-    """
+    """Writes arrays end to end into a new file; as a context it removes an unfinished file."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         self._path = new_path(folder, kind, ".npy")
         self._file = self._path.open("w+b")
-        self.size = _HEAD
+        self.size = _HEAD  # bytes written so far
         self._known: dict[bytes, list[Any]] = {}  # entry of each array written, by digest
         self._scratch = ExitStack()
         self._done = False

@@ -53,17 +53,11 @@ _NO_ANSWER = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
 class ReadAhead:
-    """Reads the spans that a run needs and that are not in memory, and counts them.
-
-    Attributes:
-        reads: Spans read.
-        bytes: Bytes read.
-        seconds: Time spent reading.
-    """
+    """Reads the spans that a run needs and that are not in memory, and counts them."""
 
     def __init__(self) -> None:
-        self.reads = self.bytes = 0
-        self.seconds = 0.0
+        self.reads = self.bytes = 0  # spans and bytes read
+        self.seconds = 0.0  # spent reading
         self._has_warned = False
 
     def spans(

@@ -45,15 +45,10 @@ class ArrayRecord:
 
 @dataclass(frozen=True, slots=True)
 class IntegerLists:
-    """A list of integers for each of n owners.
+    """A list of integers for each of n owners."""
 
-    Attributes:
-        starts: First value of each owner, and the end; int64[n + 1].
-        values: The values, by owner.
-    """
-
-    starts: Integers
-    values: Integers
+    starts: Integers  # first value of each owner, and the end; int64[n + 1]
+    values: Integers  # by owner
 
     def __len__(self) -> int:
         return len(self.starts) - 1

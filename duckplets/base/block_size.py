@@ -13,13 +13,7 @@ _GROWTH = 4
 
 @dataclass(slots=True)
 class BlockSize:
-    """Size of the next block.
-
-    Attributes:
-        most_rows: Most rows of a block.
-        most_bytes: Most bytes of a block.
-        rows: Rows of the next block.
-    """
+    """The size of the next block in ``rows``, up to a number of rows and bytes."""
 
     most_rows: int
     most_bytes: int

@@ -173,14 +173,7 @@ def _loader() -> type[yaml.SafeLoader]:
 
 
 class StoredJson:
-    """JSON that a row of a corpus or state file stores.
-
-    Args:
-        file: The corpus or state file.
-        table: Name of the table.
-        row: The row, in words.
-        way: The advice of messages about damage.
-    """
+    """JSON in a row of a corpus or state file; ``way`` is the advice of messages about damage."""
 
     def __init__(
         self,
@@ -193,11 +186,7 @@ class StoredJson:
         self._way = way
 
     def read(self, column: str, text: Any, shape: Any) -> Any:
-        """Return the parsed JSON of a column.
-
-        Raises:
-            DamagedFileError: It is malformed, nested too deeply, or of another shape.
-        """
+        """Return the parsed JSON of a column, or raise DamagedFileError for another shape."""
         try:
             if not isinstance(text, str):
                 raise Unreadable(f"is no text, but {shown(repr(text), 80)}")

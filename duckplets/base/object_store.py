@@ -54,20 +54,12 @@ _NETWORK = {"ConnectionError", "HTTPClientError", "IncompleteReadError"}
 
 @dataclass(frozen=True, slots=True)
 class StoredObject:
-    """An object of a listing.
-
-    Attributes:
-        bucket: Name of the bucket.
-        path: Key of the object.
-        size: Size in bytes.
-        checksum: ETag or generation, which changes with the content.
-        scheme: Scheme of the address.
-    """
+    """An object of a listing."""
 
     bucket: str
-    path: str
-    size: int
-    checksum: str
+    path: str  # its key
+    size: int  # in bytes
+    checksum: str  # ETag or generation, which changes with the content
     scheme: str = "s3"
 
     def __str__(self) -> str:
@@ -129,16 +121,7 @@ class _AsListed:
 
 
 class Store:
-    """A bucket of an object store.
-
-    Args:
-        bucket: Name of the bucket.
-        error: Error class to raise.
-        passing: Error class for temporary failures. Default: ``error``.
-
-    Raises:
-        ExtensionError: The package ``boto3`` is missing.
-    """
+    """A bucket of an object store; ``passing`` is the error class for temporary failures."""
 
     def __init__(
         self,
@@ -168,10 +151,7 @@ class Store:
     # -- listing ----------------------------------------------------------------------------------
 
     def listed(self, prefix: str, most: int | None = None) -> list[StoredObject]:
-        """Return the objects whose keys begin with a prefix, by key, without folder markers.
-
-        An object with exactly that key comes first.
-        """
+        """Return the objects whose keys begin with a prefix, by key, without folder markers."""
         bounds = {"MaxItems": most, "PageSize": most}
         with self._translated(prefix):
             pages = self._client.get_paginator("list_objects_v2").paginate(
@@ -184,10 +164,7 @@ class Store:
     # -- reading ----------------------------------------------------------------------------------
 
     def fetch(self, found: StoredObject, file: Path) -> None:
-        """Download an object to a file by range requests that match its ETag.
-
-        Interrupted bodies are requested again. ``stop`` ends the download.
-        """
+        """Download an object by range requests that match its ETag; ``stop`` ends the download."""
         from boto3.s3.transfer import TransferConfig, create_transfer_manager
 
         # The ETag is compared for range requests only.

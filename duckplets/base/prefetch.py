@@ -51,19 +51,6 @@ class Lookahead(Iterator[T]):
 
     The thread of the consumer draws the calls. A call that raises StopIteration ends the items at
     its place, like any error.
-
-    Args:
-        calls: Functions that compute the items.
-        name: Name of the threads.
-        most: Number of items to compute ahead. 0 computes each item on request, in the thread of
-            the consumer.
-        threads: Number of threads.
-        most_bytes: No further item is started while this many bytes wait.
-        weigh: Returns the bytes of an item.
-        stop: Makes a running call return early.
-        finish: Called once after the last call, in the same thread.
-        patience: Seconds to wait for a thread on closing; None waits for ever. Threads cannot be
-            killed.
     """
 
     def __init__(
@@ -71,13 +58,13 @@ class Lookahead(Iterator[T]):
         calls: Iterable[Call[T]],
         name: str,
         *,
-        most: int = 1,
+        most: int = 1,  # items to compute ahead; 0: on request, in the thread of the consumer
         threads: int = 1,
-        most_bytes: int = 1,
-        weigh: Callable[[T], int] = lambda _: 0,
-        stop: Callable[[], None] = lambda: None,
-        finish: Callable[[], None] = lambda: None,
-        patience: float | None = None,
+        most_bytes: int = 1,  # no further item is started while this many bytes wait
+        weigh: Callable[[T], int] = lambda _: 0,  # returns the bytes of an item
+        stop: Callable[[], None] = lambda: None,  # makes a running call return early
+        finish: Callable[[], None] = lambda: None,  # called after the last call, in its thread
+        patience: float | None = None,  # seconds to wait for a thread on closing; None: for ever
     ) -> None:
         self._calls = iter(calls)
         self._most = most

@@ -15,21 +15,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Registry(Generic[Function]):
-    """Functions of one kind, in order of registration.
-
-    Args:
-        kind: Noun for a function, as in ``chunker`` and ``dp.plugins.register_chunker``.
-        error: Error class to raise.
-        wanted: Description of a function in messages.
-        built_in: Functions that cannot be replaced, by name.
-    """
+    """Functions of one kind, in order of registration."""
 
     def __init__(
         self,
-        kind: str,
+        kind: str,  # as in ``dp.plugins.register_KIND``
         error: type[DuckpletsError],
-        wanted: str,
-        built_in: Mapping[str, Function] | None = None,
+        wanted: str,  # description of a function in messages
+        built_in: Mapping[str, Function] | None = None,  # functions that cannot be replaced
     ) -> None:
         self.kind, self.error, self.wanted = kind, error, wanted
         self._built_in = dict(built_in or {})

@@ -47,7 +47,7 @@ def condition(text: str) -> Condition:
 
     from duckplets.conditions.parse import free_condition
 
-    text, gates = text.strip(), plugins.names()
+    text, gates = text.strip(), plugins.GATES.names()
     if taken := {"row", "text", *METRICS.names} & {*gates}:
         raise QualityError(f"gate name {min(taken)!r} is the name of a metric: choose another name")
     if text in gates:

@@ -108,11 +108,6 @@ def _check(kind: str, name: str, version: str) -> None:
         checked(part, text, Named, QualityError, kind)
 
 
-def names() -> tuple[str, ...]:
-    """Return the names of all gates."""
-    return GATES.names()
-
-
 def register_all(registered: Iterable[Gate | Detector]) -> None:
     """Register the functions that another process had registered."""
     for plugin in registered:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -198,7 +198,9 @@ def shard_by(
     if mixture is not None:
         mixture.check(texts.first())
     inputs = inputs_of(texts, encoder, settings)
-    with writable(target.folder), _alone(target.folder):
+    with writable(target.folder), alone(target.folder / _LOCK) as is_free:
+        if not is_free:
+            raise ShardError(f"{target.folder}: another process writes shards there; wait for it")
         export = _Export(target, texts, encoder, settings, inputs, corpus.path.stem, work)
         export.prepare(overwrite=overwrite)
         manifest, made = export.run(mixture)
@@ -214,14 +216,6 @@ def shard_by(
         fingerprint=manifest.fingerprint,
         seconds=time.monotonic() - begun,
     )
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    with alone(out / _LOCK) as free:
-        if not free:
-            raise ShardError(f"{out}: another process is writing shards there; wait for it")
-        yield
 
 
 class _Export:

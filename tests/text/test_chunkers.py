@@ -73,7 +73,7 @@ WRONG = [
     ({"chunker": {"name": "mine", "size": 2}}, "unknown key 'size'; keys: name, version"),
     ({"chunker": {"version": "2"}}, "chunker: name is missing"),
     ({"chunker": {"name": "windows"}}, "means chunker=None"),
-    ({"chunker": "code", "summary_tokens": 9}, "summary_tokens=9: a chunker gives its own"),
+    ({"chunker": "code", "summary_tokens": 9}, "summary_tokens=9: a chunker makes its own"),
 ]
 
 
@@ -110,7 +110,7 @@ NONSENSE = [
     ([(3, 28), (0, 28)], r"\(0, 28\) comes after \(3, 28\): expected ascending spans, each once"),
     ([(0, 28), (0, 3, "summary"), (4, 7, "summary")], "is a second summary"),
     (None, "returned None: expected a list of spans"),
-    ([], "left out character 0, 'O': what is not white space lies in a window"),
+    ([], "left out character 0, 'O': windows must contain all"),
     ([(0, 13), (14, 28)], r"left out character 13, '\.'"),
     ([(0, 13), (14, 28), (0, 28, "summary")], r"left out character 13, '\.'"),
     ([(0, 28), (14, 16)], r"\(14, 16\) is white space alone"),

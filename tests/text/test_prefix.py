@@ -69,7 +69,7 @@ WRONG = [
     (plain(variants={}), "prefix: variants={}: give a list of a list of Field"),
     (
         plain(variants=[[{"key": "k", "value": "v"}]]),
-        "prefix field: unknown key 'value' (did you mean 'values'?)",
+        "prefix: variants[0][0]: unknown key 'value' (did you mean 'values'?)",
     ),
     (
         plain(variants=[["k"]]),

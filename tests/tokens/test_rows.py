@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import duckplets as dp
 from duckplets.errors import DamagedFileError
 from duckplets.order.mixture import Event
-from duckplets.tokens.buckets import BucketSchedule
+from duckplets.tokens.dataset import BucketSchedule
 from duckplets.tokens.memmap import TokenFile
 from duckplets.tokens.rows import PackedRows, SingleRows, TextSpan
 
