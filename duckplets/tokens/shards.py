@@ -149,9 +149,9 @@ def shard(
         compression: zstd, snappy, gzip, lz4 or none.
         row_group_size: Largest number of rows in a row group. A group has at most about 4 million
             tokens.
-        offsets: Whether to write the span of characters of each token, too.
+        offsets: Also write the span of characters of each token.
         mixture: The mixture in ``mixtures.json``. Default: the number of tokens is the weight.
-        overwrite: Whether to replace the shards of another run.
+        overwrite: Replace the shards of another run.
         engine: The engine that encodes texts and writes shards, as for ``mine``. Its workers must
             see ``out``.
         progress: A function that gets the done and the total work; True for a bar, None for a bar

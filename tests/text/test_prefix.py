@@ -71,10 +71,7 @@ WRONG = [
         plain(variants=[[{"key": "k", "value": "v"}]]),
         "prefix: variants[0][0]: unknown key 'value' (did you mean 'values'?)",
     ),
-    (
-        plain(variants=[["k"]]),
-        "prefix field: give a table of key, values, presence, column, not 'k'",
-    ),
+    (plain(variants=[["k"]]), "prefix: variants[0][0]='k': give Field(…)"),
 ]
 
 
