@@ -1,10 +1,10 @@
 """Write arrays into files, map such files, and store objects made of arrays by key.
 
-arrays ─ArrayWriter→ KIND-XXXX.npy, where each lies ─ArrayFile→ arrays without a copy
-objects ─taken apart→ a file of arrays, and one of JSON ─Bundle→ the objects
+arrays ─ArrayWriter→ KIND-XXXX.npy and their places ─ArrayFile→ arrays without a copy
+objects ─write_bundle→ a file of arrays, and one of JSON ─Bundle→ the objects
 
-A file is one NumPy array of bytes that holds arrays end to end. The place of each array is
-recorded outside the file and checked against its size, so a damaged record cannot point beyond it.
+A file is one NumPy array of bytes with arrays end to end. The place of each array is stored outside
+the file and checked against its size, so a damaged entry cannot point beyond it.
 """
 
 from __future__ import annotations
@@ -43,22 +43,12 @@ _SAME, _COUNTED = "same", "counted"
 
 
 class ArrayWriter:
-    """Write arrays end to end into a new file.
-
-    A context manager: a file that is not finished is removed.
-
-    Args:
-        folder: Folder of the file.
-        kind: First part of its name, lower-case letters.
-
-    Attributes:
-        size: Bytes written so far.
-    """
+    """Writes arrays end to end into a new file; as a context it removes an unfinished file."""
 
     def __init__(self, folder: Path, kind: str) -> None:
         self._path = new_path(folder, kind, ".npy")
         self._file = self._path.open("w+b")
-        self.size = _HEAD
+        self.size = _HEAD  # bytes written so far
         self._known: dict[bytes, list[Any]] = {}  # entry of each array written, by digest
         self._scratch = ExitStack()
         self._done = False
@@ -84,11 +74,11 @@ class ArrayWriter:
         return begin
 
     def scratch(self, dtype: Any) -> GrowingArray:
-        """Return an array to append to, on disk as long as this process has it."""
+        """Return an array to append to, in a temporary file."""
         return self._scratch.enter_context(GrowingArray(self._path, dtype))
 
     def add_column(self, array: Array) -> list[Any]:
-        """Write an array, integers in the least unsigned type they fit; return its entry."""
+        """Write an array, integers in the smallest unsigned type; return its entry."""
         kind = array.dtype
         if kind.kind == "i" and len(array) and array.min() >= 0:
             kind = np.min_scalar_type(array.max())
@@ -101,7 +91,7 @@ class ArrayWriter:
         return [kind.str, begin, len(array)]
 
     def add(self, array: Array) -> list[Any]:
-        """Write an array unless an equal one is in the file; return its entry."""
+        """Write an array, unless the file has an equal one; return its entry."""
         if entry := repeated(array):
             return entry
         array = np.ascontiguousarray(array)
@@ -128,12 +118,12 @@ class ArrayWriter:
 
 
 class GrowingArray:
-    """An array that grows at its end, in a file without a name beside a path."""
+    """An array that grows at its end, in a temporary file in the folder of a path."""
 
-    def __init__(self, beside: Path, dtype: Any) -> None:
-        self._beside, self._dtype, self._count = beside, np.dtype(dtype), 0
-        with naming(beside):
-            self._file = tempfile.TemporaryFile(dir=beside.parent)  # noqa: SIM115 - as long as it
+    def __init__(self, path: Path, dtype: Any) -> None:
+        self._path, self._dtype, self._count = path, np.dtype(dtype), 0
+        with naming(path):
+            self._file = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115 - __exit__ closes
 
     def __enter__(self) -> GrowingArray:
         return self
@@ -143,13 +133,13 @@ class GrowingArray:
 
     def append(self, values: Array) -> None:
         """Append values, cast to its type."""
-        with naming(self._beside):
+        with naming(self._path):
             self._file.write(np.ascontiguousarray(values, self._dtype).data)
         self._count += len(values)
 
     def array(self) -> Array:
-        """Return all values, mapped; nothing is appended afterwards."""
-        with naming(self._beside), self._file:
+        """Return all values, mapped; no value can be appended afterwards."""
+        with naming(self._path), self._file:
             self._file.flush()
             if not self._count:
                 return np.zeros(0, self._dtype)
@@ -157,7 +147,7 @@ class GrowingArray:
 
 
 def repeated(array: Array) -> list[Any] | None:
-    """Return the entry of a constant array or of a range; None for any other."""
+    """Return the entry of a constant array or of a range, or None for other arrays."""
     if array.ndim != 1 or len(array) < 2:
         return None
     first, last, steps = array[0], array[-1], range(0, len(array), _STEP)
@@ -185,13 +175,13 @@ class MappedFile:
             raise self.damaged(f"it has {self.buffer.size:,} bytes instead of {size:,}")
 
     def damaged(self, why: str) -> DuckpletsError:
-        """Return the error for a file that is not what it was."""
+        """Return the error for a file that has changed."""
         return ChangedFileError(
-            f"{shown(self.path)}: {why}. Texts were left in it: put it back as it was"
+            f"{shown(self.path)}: {why}. The corpus reads its texts there: restore the file"
         )
 
     def expect(self, begin: int, end: int) -> None:
-        """Advise the system to read a region ahead; all of it will be used."""
+        """Advise the system to read a whole region ahead."""
         if CAN_ADVISE:
             os.posix_fadvise(self.descriptor, begin, end - begin, os.POSIX_FADV_WILLNEED)
 
@@ -208,11 +198,11 @@ class ArrayFile(MappedFile):
         super().__init__(inside(folder, entry.name, DamagedFileError), entry.size)
 
     def damaged(self, why: str) -> DuckpletsError:
-        """Return the error for a damaged file, which can be made anew."""
+        """Return the error for a damaged file, which can be rebuilt."""
         return damaged(self.path, why)
 
     def array(self, entry: list[Any]) -> Any:
-        """Return the array of an entry, read-only; of a range what is indexed like one."""
+        """Return the array of an entry, read-only; a range is an object with the same indexes."""
         if entry[0] == _SAME:
             _, kind, value, count = entry
             return np.broadcast_to(np.array(value, np.dtype(kind)), count)
@@ -223,54 +213,54 @@ class ArrayFile(MappedFile):
         if count == 0:
             return np.zeros(0, dtype)
         if dtype.hasobject or begin < _HEAD or count < 0 or begin % dtype.itemsize:
-            raise self.damaged(f"no array can lie at {entry!r}")
+            raise self.damaged(f"no array can be at {entry!r}")
         if begin + count * dtype.itemsize > self.buffer.size:
             raise self.damaged(f"an array would end beyond it, at {entry!r}")
         return np.frombuffer(self.buffer, dtype, count, begin)
 
 
 class _Counting(NDArrayOperatorsMixin):
-    """The integers from a first one on; as an array they would take eight bytes each."""
+    """Consecutive integers; as an array they would take eight bytes each."""
 
     def __init__(self, count: int, first: int = 0) -> None:
-        self._each = range(first, first + count)
+        self._range = range(first, first + count)
 
     def __len__(self) -> int:
-        return len(self._each)
+        return len(self._range)
 
     def __getitem__(self, rows: Any) -> Any:
         if isinstance(rows, slice) and rows.step is None:
-            part = self._each[rows]
+            part = self._range[rows]
             return _Counting(len(part), part.start)
         at = np.asarray(rows)
         if at.dtype == bool or (at.size and not 0 <= at.min() <= at.max() < len(self)):
             return np.asarray(self)[rows]
-        return at + np.int64(self._each.start)
+        return at + np.int64(self._range.start)
 
     def searchsorted(self, values: Any, side: str = "left", sorter: None = None) -> Any:
-        return np.clip(values - self._each.start + (side == "right"), 0, len(self))
+        return np.clip(values - self._range.start + (side == "right"), 0, len(self))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        return np.arange(self._each.start, self._each.stop, dtype=dtype)
+        return np.arange(self._range.start, self._range.stop, dtype=dtype)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        given = (np.asarray(each) if isinstance(each, _Counting) else each for each in inputs)
-        return getattr(ufunc, method)(*given, **named)
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        arrays = (np.asarray(a) if isinstance(a, _Counting) else a for a in inputs)
+        return getattr(ufunc, method)(*arrays, **options)
 
 
 # -- objects by keys ----------------------------------------------------------------------------
 
 
-def key_of(*what: Any) -> str:
+def key_of(*values: Any) -> str:
     """Return a short key of plain values; equal values have equal keys."""
-    text = json.dumps(what, sort_keys=True, ensure_ascii=False)
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def write_bundle(folder: Path, objects: Mapping[str, Any]) -> dict[str, Any]:
     """Write objects by key: dataclasses, arrays, plain values, lists and dicts of these."""
     with ArrayWriter(folder, "arrays") as writer:
-        entries = {key: _apart(value, writer) for key, value in objects.items()}
+        entries = {key: _described(value, writer) for key, value in objects.items()}
         arrays = writer.finish()
     path = new_path(folder, "arrays", ".json")
     with naming(path):
@@ -278,13 +268,13 @@ def write_bundle(folder: Path, objects: Mapping[str, Any]) -> dict[str, Any]:
     return {"arrays": asdict(arrays), "index": asdict(FileEntry.of(path))}
 
 
-def _apart(value: Any, writer: ArrayWriter) -> Any:
+def _described(value: Any, writer: ArrayWriter) -> Any:
     if isinstance(value, np.ndarray):
         return {"array": writer.add(value)}
     if is_dataclass(value) and not isinstance(value, type):
-        return {"of": {f.name: _apart(getattr(value, f.name), writer) for f in fields(value)}}
+        return {"of": {f.name: _described(getattr(value, f.name), writer) for f in fields(value)}}
     if isinstance(value, list | tuple):
-        return {"list": [_apart(item, writer) for item in value]}
+        return {"list": [_described(item, writer) for item in value]}
     return {"plain": value}
 
 
@@ -311,22 +301,20 @@ class Bundle:
 
     def get(self, key: str, of: type[T]) -> T:
         """Return the object of a key, built as the given type."""
-        found: T = self._together(self._entries[key], of)
+        found: T = self._built(self._entries[key], of)
         return found
 
-    def _together(self, described: Mapping[str, Any], of: Any) -> Any:
+    def _built(self, described: Mapping[str, Any], of: Any) -> Any:
         if "plain" in described:
             return described["plain"]
         if "array" in described:
             return self._file.array(described["array"])
         if "list" in described:
             inner = next(iter(get_args(of)), object)
-            return [self._together(item, inner) for item in described["list"]]
-        kind: Any = next((k for k in get_args(of) if is_dataclass(k)), of)  # of Kind | None
+            return [self._built(item, inner) for item in described["list"]]
+        kind: Any = next((k for k in get_args(of) if is_dataclass(k)), of)  # for Kind | None
         hints = _hints(kind)
-        return kind(**{n: self._together(value, hints[n]) for n, value in described["of"].items()})
+        return kind(**{n: self._built(value, hints[n]) for n, value in described["of"].items()})
 
 
-@lru_cache
-def _hints(of: type) -> dict[str, Any]:
-    return get_type_hints(of)
+_hints = lru_cache(get_type_hints)

@@ -1,11 +1,10 @@
-"""A folder of derived files and the manifests that name them.
+"""Read, write and check a folder of derived files and the manifests that name them.
 
-files, under names never used before ─→ NAME.json, with their sizes and digests
+files, under new names ─→ NAME.json, with their sizes and digests
 
-A manifest replaces its predecessor in one step, so what it names is complete whatever happens.
-Files never change: a process that has mapped one keeps it after it was replaced. One process
-writes at a time. The sweep removes only files that no manifest names and whose names this
-module made.
+A manifest replaces its predecessor in one step, so all files that it names are complete. Files
+never change: a process that has mapped one keeps it after a replacement. One process writes at a
+time. The sweep removes files that no manifest names, if this module made their names.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _ASIDE = re.compile(r"\.\w+\.\d+-\d+\.new\.json")  # a manifest being written, s
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file as a manifest names it: name in the folder, size in bytes, digest."""
+    """An entry of a manifest for a file: name in the folder, size in bytes, digest."""
 
     name: str
     size: int
@@ -77,7 +76,7 @@ class ArtifactFolder:
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise damaged(path, "it is not as it was written") from error
         if version > self._version:
-            raise damaged(path, "a later version of duckplets has made it")
+            raise damaged(path, "a later version of duckplets wrote it")
         return dict(content) if version == self._version else None
 
     def write(self, name: str, content: Mapping[str, Any]) -> None:
@@ -92,13 +91,13 @@ class ArtifactFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder's lock for writing."""
+        """Hold the lock of the folder for writing."""
         self.check_own()
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / _LOCK).open("ab") as file:
             if not lock(file, wait=False):
                 log.warning(
-                    "waiting for another process, which makes %s in %s", self._what, self.path
+                    "waiting for another process, which writes %s in %s", self._what, self.path
                 )
                 lock(file, wait=True)
             yield
@@ -112,7 +111,7 @@ class ArtifactFolder:
             if name not in self._also and not _FILE.fullmatch(name) and not _ASIDE.fullmatch(name):
                 raise ReadOnlyError(
                     f"{self.path} has {name!r} in it, which is not of {self._what}, and no "
-                    f"manifest of one; move that elsewhere, and it is made here"
+                    f"manifest; move that file to another folder"
                 )
 
     def manifests(self) -> Iterator[str]:
@@ -122,15 +121,15 @@ class ArtifactFolder:
             yield from (n for n in sorted(os.listdir(self.path)) if self._manifests.fullmatch(n))
 
     def _refuse_link(self) -> None:
-        """Refuse a folder that is a link: whoever sends one may let it lead anywhere."""
+        """Refuse a folder that is a link: a link from outside may lead to any folder."""
         if self.path.is_symlink():
             raise DamagedFileError(
-                f"{self.path} is a link, and may lead anywhere; put the folder itself there, or "
-                f"remove the link, and it is made again"
+                f"{self.path} is a link, and may lead anywhere; replace it by the folder, or "
+                f"remove the link, and the folder is created again"
             )
 
     def sweep(self) -> None:
-        """Remove our files that no manifest names."""
+        """Remove files of this module that no manifest names."""
         named = set()
         for manifest in self.manifests():
             sweep(self.path / manifest)
@@ -142,7 +141,7 @@ class ArtifactFolder:
                     path.unlink()
 
     def verify(self) -> Iterator[str]:
-        """Yield every difference between the files and their manifests."""
+        """Yield a sentence for every difference between the files and their manifests."""
         for manifest in self.manifests():
             try:
                 files = list(files_of(self.read(manifest)))
@@ -160,7 +159,7 @@ class ArtifactFolder:
 
 
 def files_of(content: Any) -> Iterator[FileEntry]:
-    """Yield the entries of all files a manifest names, at any depth."""
+    """Yield the entries of all files that a manifest names, at any depth."""
     if isinstance(content, dict) and content.keys() == {"name", "size", "digest"}:
         yield FileEntry(**content)
     elif isinstance(content, dict | list):
@@ -178,12 +177,12 @@ def new_path(folder: Path, kind: str, suffix: str) -> Path:
 
 
 def damaged(path: Path | None, why: str) -> DamagedFileError:
-    """Return the error for a damaged file; ``None`` stands for arrays in memory."""
+    """Return the error for a damaged file, or for damaged arrays in memory (None)."""
     if path is None:
         return DamagedFileError(f"memory: {why}")
     return DamagedFileError(
-        f"{path}: {why}. It can always be made anew: delete the folder {path.parent}; the corpus "
-        f"itself is not concerned"
+        f"{path}: {why}. Delete the folder {path.parent}: it is built again from the corpus, which "
+        f"is not damaged"
     )
 
 

@@ -1,17 +1,17 @@
-"""Read spans of mapped files that are not in memory: queued, in file order.
+"""Read spans of mapped files that are not in memory, queued and in file order.
 
-spans ─sample asked of the kernel→ in memory? ──yes─→ the mapped bytes
-                                    └──no─→ pages, advised a queue ahead ─pread→ their bytes
+spans ─sample, by the kernel→ in memory? ──yes─→ the mapped bytes
+                                └──no─→ pages, advised a queue ahead ─pread→ their bytes
 
-Touching a mapped page that is not in memory waits for the disk with one request in flight: 54
-texts a second from a cold file of 2.4 GB. The reads of a run are known ahead, so one thread
-advises the pages of the next 256 spans and preads them in order, and the disk always has a full
-queue. Reading threads were no faster, at twice the processor time.
+Access to a mapped page that is not in memory waits for the disk, with one request at a time. This
+gave 54 texts a second from a cold file of 2.4 GB. The reads of a run are known in advance. So one
+thread advises the pages of the next 256 spans and preads them in order, and the disk always has a
+full queue. Several reading threads were no faster, and took twice the processor time.
 
-Where only few spans are missing, these alone are read and all are gathered from the mapped
-bytes: with .3 % of a file missing, reading every span of a block took 1 s, gathering .01 s.
+If few spans are missing, only these are read, and all are gathered from the mapped bytes. With .3 %
+of a file missing, reading every span of a block took 1 s, and gathering took .01 s.
 
-Without ``posix_fadvise`` (macOS, Windows) pages are touched as they are needed.
+Without ``posix_fadvise`` (macOS, Windows) the system reads pages on access.
 """
 
 from __future__ import annotations
@@ -42,29 +42,23 @@ CAN_ADVISE = hasattr(os, "posix_fadvise") and hasattr(os, "preadv")
 
 _PAGE = 4096
 _PROBES = 256  # spans in a sample
-_PROBED = 1 << 16  # bytes checked of a sampled span: its beginning stands for it
-_TIMED = 32  # spans timed instead, where the kernel does not tell
+_PROBED = 1 << 16  # bytes at the beginning of a sampled span that are checked
+_TIMED = 32  # spans timed instead, if the kernel does not report missing pages
 _FEW = 1 / 8  # share of missing spans below which each one is looked up
 _SLOW = 5e-5  # seconds of one read: from memory it takes less, from a disk more
-_TOLD = 20_000  # reads before the log says so: a run that begins makes some
+_WARNED = 20_000  # reads before the log warns: each run makes some at its start
 _LISTED = 8192  # spans converted to Python integers at a time
 _AT_ONCE = getattr(os, "RWF_NOWAIT", None)  # Linux: read only what is in memory
 _NO_ANSWER = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
 class ReadAhead:
-    """Read what a run needs and memory does not hold, and count it.
-
-    Attributes:
-        reads: Spans read.
-        bytes: Bytes read.
-        seconds: Time spent reading.
-    """
+    """Reads the spans that a run needs and that are not in memory, and counts them."""
 
     def __init__(self) -> None:
-        self.reads = self.bytes = 0
-        self.seconds = 0.0
-        self._is_told = False
+        self.reads = self.bytes = 0  # spans and bytes read
+        self.seconds = 0.0  # spent reading
+        self._has_warned = False
 
     def spans(
         self,
@@ -73,7 +67,7 @@ class ReadAhead:
         lengths: Integers,
         is_stopped: IsStopped = never,
     ) -> tuple[Bytes, Integers] | None:
-        """Read spans of a file if some of them are not in memory."""
+        """Return the bytes of spans and their places if all must be read, or None after reading."""
         missing = self._missing(file, starts, lengths)
         if missing is None or not missing.all():
             self._touch(file, starts, lengths, missing, is_stopped)
@@ -92,7 +86,7 @@ class ReadAhead:
         lengths: Integers,
         is_stopped: IsStopped = never,
     ) -> None:
-        """Bring spans of a file into memory."""
+        """Read spans of a file into memory."""
         self._touch(file, starts, lengths, self._missing(file, starts, lengths), is_stopped)
 
     def _touch(
@@ -111,7 +105,7 @@ class ReadAhead:
         self._read(file, starts[order], lengths[order], scratch, places, is_stopped)
 
     def _missing(self, file: MappedFile, starts: Integers, lengths: Integers) -> Flags | None:
-        """Return the spans to read: all if many are missing, None if none is."""
+        """Return the spans to read: all if many are missing, None if none are."""
         share = cold_share(file, starts, lengths) if CAN_ADVISE and len(starts) else 0
         if not share:
             return None
@@ -119,18 +113,18 @@ class ReadAhead:
             return missing
         return np.ones(len(starts), bool)
 
-    def _read(self, file: MappedFile, starts: Integers, lengths: Integers, *how: Any) -> None:
+    def _read(self, file: MappedFile, starts: Integers, lengths: Integers, *target: Any) -> None:
         begun = time.perf_counter()
-        read(file, starts, lengths, *how)
+        read(file, starts, lengths, *target)
         self.reads += len(starts)
         self.bytes += int(lengths.sum())
         self.seconds += time.perf_counter() - begun
-        if not self._is_told and self.reads > _TOLD:
-            self._is_told = True
+        if not self._has_warned and self.reads > _WARNED:
+            self._has_warned = True
             log.warning(
-                "%s is not all in memory: what the next batches need is read ahead of them, and as "
-                "long as it does not fit they come as fast as the disk reads; see metrics()",
-                *(shown(file.path),),
+                "%s is larger than the free memory: texts of the next batches are read ahead, and "
+                "the disk limits the speed of batches; see metrics()",
+                shown(file.path),
             )
 
 
@@ -142,7 +136,7 @@ def read(
     places: Integers,
     is_stopped: IsStopped = never,
 ) -> None:
-    """Read ascending spans of a file into an array, each to its place."""
+    """Read ascending spans of a file into places of an array."""
     view, coming = into.data, _listed(*_advised(starts, lengths))
 
     def advise(count: int) -> None:
@@ -163,15 +157,15 @@ def read(
 
 
 def reads_per_second(file: MappedFile, begin: int, seconds: float = 1.0) -> float | None:
-    """Measure the random reads per second of a disk, from an offset of a file on."""
+    """Measure the random reads per second of a disk, in a file from an offset on."""
     places = np.arange(begin, file.buffer.size - _PAGE, _PAGE)
     if not CAN_ADVISE or not len(places):
         return None
     np.random.default_rng().shuffle(places)
     count, begun, reads = 0, time.perf_counter(), ReadAhead()
     for low in range(0, len(places), 16 * DEPTH):
-        some = places[low : low + 16 * DEPTH]
-        reads.touch(file, some, np.full_like(some, 600))
+        starts = places[low : low + 16 * DEPTH]
+        reads.touch(file, starts, np.full_like(starts, 600))
         count = reads.reads
         if not count or time.perf_counter() - begun > seconds:
             break
@@ -188,7 +182,7 @@ def _whole(file: MappedFile, view: memoryview, start: int) -> None:
 
 
 def _advised(starts: Integers, lengths: Integers) -> tuple[Integers, Integers]:
-    """Return what to advise with each span: the pages up to the next gap, or nothing."""
+    """Return the region to advise with each span: the pages up to the next gap, or size 0."""
     first, after = starts // _PAGE * _PAGE, starts + lengths
     reach = np.maximum.accumulate(after)
     begins = np.flatnonzero(np.concatenate([[True], first[1:] > reach[:-1]]))
@@ -204,9 +198,9 @@ def _listed(*columns: Integers) -> Iterator[tuple[Any, ...]]:
 
 def cold_share(file: MappedFile, starts: Integers, lengths: Integers) -> float:
     """Estimate the share of spans not in memory from a sample."""
-    some = np.unique(np.linspace(0, len(starts) - 1, _PROBES).astype(np.int64))
-    sizes = np.minimum(lengths[some], _PROBED)
-    spans = list(zip(starts[some].tolist(), sizes.tolist(), strict=True))
+    sample = np.unique(np.linspace(0, len(starts) - 1, _PROBES).astype(np.int64))
+    sizes = np.minimum(lengths[sample], _PROBED)
+    spans = list(zip(starts[sample].tolist(), sizes.tolist(), strict=True))
     scratch = memoryview(bytearray(int(sizes.max())))
     try:
         count = _count_cold(file, spans, scratch)
@@ -216,7 +210,7 @@ def cold_share(file: MappedFile, starts: Integers, lengths: Integers) -> float:
 
 
 def _count_cold(file: MappedFile, spans: list[tuple[int, int]], scratch: memoryview) -> int | None:
-    """Count the spans that the kernel reports missing; None where it does not report."""
+    """Count the spans that the kernel reports missing; None if it does not report."""
     if _AT_ONCE is None:
         return None
     count = 0
@@ -233,7 +227,7 @@ def _count_cold(file: MappedFile, spans: list[tuple[int, int]], scratch: memoryv
 
 
 def not_in_memory(file: MappedFile, starts: Integers, lengths: Integers) -> Flags:
-    """Return a flag per span: whether a page of it is missing, as far as known."""
+    """Return which spans have a missing page, as far as known."""
     size, pages = file.buffer.size, np.zeros(-(-file.buffer.size // mmap.PAGESIZE), np.uint8)
     address, vector = ctypes.c_void_p(file.buffer.address), ctypes.c_void_p(pages.ctypes.data)
     if ctypes.CDLL(None).mincore(address, ctypes.c_size_t(size), vector):
@@ -245,10 +239,10 @@ def not_in_memory(file: MappedFile, starts: Integers, lengths: Integers) -> Flag
 
 
 def _is_slow(file: MappedFile, spans: list[tuple[int, int]], scratch: memoryview) -> bool:
-    """Return whether reading some of the spans takes as long as from a disk."""
-    took = []
+    """Return whether reading a sample of the spans takes as long as from a disk."""
+    times = []
     for start, size in spans[:: -(-len(spans) // _TIMED)]:
         begun = time.perf_counter()
         os.preadv(file.descriptor, [scratch[:size]], start)
-        took.append(time.perf_counter() - begun)
-    return sorted(took)[len(took) * 3 // 4] > _SLOW  # single reads may be slow on a busy machine
+        times.append(time.perf_counter() - begun)
+    return sorted(times)[len(times) * 3 // 4] > _SLOW  # single reads may be slow on a busy machine

@@ -1,8 +1,8 @@
-"""Array types and structures shared by the rooms: records, ragged lists, packed flags, ranges.
+"""Define array types and structures: records, ragged lists, packed flags, ranges.
 
-``IntegerLists`` holds a list of integers for each of many owners in two flat arrays, looks them up
-and chains them without a loop. ``Bits`` packs flags 64 to a word and counts or finds them in
-constant time.
+``IntegerLists`` stores a list of integers for each owner in two flat arrays, looks them up and
+chains them without a loop. ``Bits`` packs flags 64 to a word, and counts or finds them in constant
+time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import numpy.typing as npt
 Integers = npt.NDArray[np.int64]
 Integers32 = npt.NDArray[np.int32]
 Words = npt.NDArray[np.uint64]
-Keys = npt.NDArray[np.int64 | np.uint32]  # widened where they are drawn
+Keys = npt.NDArray[np.int64 | np.uint32]  # int64 once drawn
 Bytes = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_MOST = 24  # of a sketch: two to this power are its bytes
+_MOST_BITS = 24  # a sketch has at most two to this power of bytes
 
 
 class ArrayRecord:
@@ -37,23 +37,18 @@ class ArrayRecord:
         index: Any = None if isinstance(which, slice) or which.dtype == np.bool_ else which
         found = dict[str, Any]()
         for name in self.__dataclass_fields__:  # type: ignore[attr-defined]
-            of = getattr(self, name)
-            if isinstance(of, np.ndarray):
-                found[name] = of[..., which] if index is None else of.take(index, axis=-1)
+            values = getattr(self, name)
+            if isinstance(values, np.ndarray):
+                found[name] = values[..., which] if index is None else values.take(index, axis=-1)
         return replace(self, **found)  # type: ignore[type-var]
 
 
 @dataclass(frozen=True, slots=True)
 class IntegerLists:
-    """A list of integers for each of n owners.
+    """A list of integers for each of n owners."""
 
-    Attributes:
-        starts: First value of each owner, and the end; int64[n + 1].
-        values: The values, by owner.
-    """
-
-    starts: Integers
-    values: Integers
+    starts: Integers  # first value of each owner, and the end; int64[n + 1]
+    values: Integers  # by owner
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -64,11 +59,8 @@ class IntegerLists:
     @classmethod
     def of(cls, owners: Integers, values: Integers, count: int) -> IntegerLists:
         """Group values by owner (0 to ``count - 1``), ascending and without repeats."""
-        order = np.lexsort((values, owners))
+        order = _first_of_each(np.lexsort((values, owners)), owners, values)
         owners, values = owners[order], values[order]
-        fresh = np.ones(len(values), dtype=bool)
-        fresh[1:] = (owners[1:] != owners[:-1]) | (values[1:] != values[:-1])
-        owners, values = owners[fresh], values[fresh]
         return cls(np.searchsorted(owners, np.arange(count + 1)), values)
 
     @property
@@ -81,32 +73,36 @@ class IntegerLists:
         return np.repeat(np.arange(len(self)), self.lengths)
 
     def take(self, owners: Integers) -> IntegerLists:
-        """Return the lists of some owners, in the order given."""
+        """Return the lists of some owners, in their order."""
         counts = self.lengths[owners]
-        return IntegerLists(_sums(counts), self.values[ranges(self.starts[:-1][owners], counts)])
+        return IntegerLists(offsets(counts), self.values[ranges(self.starts[:-1][owners], counts)])
 
     def then(self, other: IntegerLists) -> IntegerLists:
         """Return for each owner the values that ``other`` has for its values."""
-        further = other.take(self.values)
-        return IntegerLists(further.starts[self.starts], further.values)
+        lists = other.take(self.values)
+        return IntegerLists(lists.starts[self.starts], lists.values)
 
     def find(self, owners: Integers, values: Integers) -> Integers:
         """Return the index of each pair in ``values``, ascending by owner, or -1."""
-        width = 1 + max(int(of.max(initial=0)) for of in (values, self.values))
+        width = 1 + max(int(values.max(initial=0)), int(self.values.max(initial=0)))
         return places(self.owners() * width + self.values, owners * width + values)
 
 
 def merged(parts: Sequence[IntegerLists]) -> tuple[IntegerLists, Integers]:
-    """Merge several lists of the same owners, ascending and without repeats."""
+    """Merge lists of the same owners without repeats; return also the first part of each value."""
     owners = np.concatenate([part.owners() for part in parts])
     values = np.concatenate([part.values for part in parts])
     part = np.repeat(np.arange(len(parts)), [len(p.values) for p in parts])
-    order = np.lexsort((part, values, owners))
-    owners, values, part = owners[order], values[order], part[order]
-    fresh = np.ones(len(values), dtype=bool)
-    fresh[1:] = (owners[1:] != owners[:-1]) | (values[1:] != values[:-1])
-    starts = np.searchsorted(owners[fresh], np.arange(len(parts[0]) + 1))
-    return IntegerLists(starts, values[fresh]), part[fresh]
+    order = _first_of_each(np.lexsort((part, values, owners)), owners, values)
+    starts = np.searchsorted(owners[order], np.arange(len(parts[0]) + 1))
+    return IntegerLists(starts, values[order]), part[order]
+
+
+def _first_of_each(order: Integers, owners: Integers, values: Integers) -> Integers:
+    """Return an order of pairs without repeated pairs, which are adjacent in it."""
+    fresh = np.ones(len(order), dtype=bool)
+    fresh[1:] = (np.diff(owners[order]) != 0) | (np.diff(values[order]) != 0)
+    return order[fresh]
 
 
 def places(ascending: Keys | Words, wanted: Keys | Words) -> Integers:
@@ -124,19 +120,19 @@ def turns(owners: Integers) -> Integers:
 
 
 class Sketch:
-    """Tells which hashes may be among others: all that are, and one in sixteen of the rest."""
+    """Finds hashes that may be among others: all that are, and one in sixteen of the rest."""
 
     def __init__(self, others: Words) -> None:
-        bits = min((16 * len(others) | 4096).bit_length() - 1, _MOST)
+        bits = min((16 * len(others) | 4096).bit_length() - 1, _MOST_BITS)
         self._shift = np.uint64(64 - bits)
-        self._there = np.zeros(1 << bits, dtype=bool)
-        self._there[others >> self._shift] = True
+        self._known = np.zeros(1 << bits, dtype=bool)
+        self._known[others >> self._shift] = True
 
     def among(self, words: Words) -> Integers:
-        """Return the indexes of those that may be."""
+        """Return the indexes of hashes that may be among the others."""
         cells = (words >> self._shift).view(np.int64)
         # without a check of the indexes it takes half the time
-        return np.flatnonzero(self._there.take(cells, mode="clip"))
+        return np.flatnonzero(self._known.take(cells, mode="clip"))
 
 
 def ranges(start: Integers, size: Integers) -> Integers:
@@ -146,7 +142,7 @@ def ranges(start: Integers, size: Integers) -> Integers:
 
 
 def stretches(sizes: Integers, *, rows: int, total: int) -> Iterator[slice]:
-    """Yield slices of at most so many rows and such a total size; a larger row stands alone."""
+    """Yield slices of at most ``rows`` rows and ``total`` size; a larger row is a slice."""
     ends = np.cumsum(sizes, dtype=np.int64)
     low = 0
     while low < len(ends):
@@ -158,7 +154,7 @@ def stretches(sizes: Integers, *, rows: int, total: int) -> Iterator[slice]:
 
 
 def in_order(keys: Integers) -> tuple[Integers, Integers]:
-    """Sort non-negative keys stably; return them and the index of each."""
+    """Sort non-negative keys stably; return them and their indexes."""
     bits = len(keys).bit_length()
     if not len(keys) or int(keys.max()) >> (63 - bits):
         order = np.argsort(keys, kind="stable")
@@ -172,8 +168,11 @@ def in_order(keys: Integers) -> tuple[Integers, Integers]:
     return ordered, both
 
 
-def _sums(counts: Integers) -> Integers:
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+def offsets(sizes: npt.ArrayLike, kind: npt.DTypeLike = np.int64) -> Array:
+    """Return the start of each of several sizes laid end to end, and the end; shape (n + 1,)."""
+    starts = np.zeros(len(np.asarray(sizes)) + 1, kind)
+    np.cumsum(sizes, out=starts[1:])
+    return starts
 
 
 class Bits:
@@ -186,14 +185,14 @@ class Bits:
         packed = np.zeros((size // 64 + 1) * 8, np.uint8)
         packed[: (size + 7) // 8] = np.packbits(flags, bitorder="little")
         packed[size // 8] |= np.uint8(1 << size % 8)
-        self._hold(packed.view("<u8"))
+        self._set(packed.view("<u8"))
 
-    def _hold(self, words: Words) -> None:
+    def _set(self, words: Words) -> None:
         self.words, self.before = words, np.zeros(len(words) + 1, np.int64)
         np.cumsum(np.bitwise_count(words), out=self.before[1:])
 
     def runs(self, bounds: Integers) -> Bits:
-        """Return the first flags of runs, and those at bounds, of which the last is the size."""
+        """Return the first flags of runs, and flags at bounds; the last bound is the size."""
         words: Words = self.words << np.uint64(1)
         words[1:] |= self.words[:-1] >> np.uint64(63)
         np.invert(words, out=words)
@@ -201,7 +200,7 @@ class Bits:
         flags = self.words[bounds >> 6] & np.uint64(1) << (bounds & 63).astype(np.uint64)
         np.bitwise_or.at(words, bounds >> 6, flags)
         found = Bits.__new__(Bits)
-        found._hold(words)
+        found._set(words)
         return found
 
     def rank(self, at: Integers) -> Integers:
@@ -213,12 +212,12 @@ class Bits:
     def select(self, nth: Integers) -> Integers:
         """Return the position of the n-th set flag, from 0; the last is the size."""
         word: Integers = np.searchsorted(self.before, nth, side="right") - 1
-        bits, left = self.words[word], nth - self.before[word]
+        bits, rest = self.words[word], nth - self.before[word]
         at: Integers = word << 6
         for width in (32, 16, 8, 4, 2, 1):
             low = np.bitwise_count(bits & np.uint64((1 << width) - 1))
-            above = left >= low
-            left -= np.where(above, low, 0)
+            above = rest >= low
+            rest -= np.where(above, low, 0)
             bits >>= np.where(above, width, 0).astype(np.uint64)
             at += np.where(above, width, 0)
         return at

@@ -1,7 +1,7 @@
 """Write to a temporary file and rename: readers see the old file or the whole new one.
 
-The temporary file of ``NAME.SUFFIX`` is ``.NAME.PID-THREAD.new.SUFFIX`` beside it. If its process
-is killed, the next writer of that path removes it.
+The temporary file of ``NAME.SUFFIX`` is ``.NAME.PID-THREAD.new.SUFFIX`` in the same folder. If its
+process is killed, the next writer of that path removes it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def aside_of(path: Path, kind: str = "new") -> Path:
 
 @contextmanager
 def naming(path: object) -> Iterator[None]:
-    """Let errors of writing name a file: those of the system do so for opening only."""
+    """Add the name of a file to errors of writing: the system names it for opening only."""
     try:
         yield
     except OSError as error:
@@ -38,7 +38,7 @@ def naming(path: object) -> Iterator[None]:
 
 @contextmanager
 def written_aside(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that gets its name once it is complete and on disk."""
+    """Open a file that gets its final name once it is complete and on disk."""
     sweep(path)
     aside = aside_of(path)
     try:
@@ -59,9 +59,9 @@ def sweep(path: Path, also: str = "(?!)") -> None:
         if not numbered:  # compiling an expression for every path takes 3 ms
             return
         stem, suffix = re.escape(path.stem[:_STEM]), re.escape(path.suffix[:_STEM])
-        left = re.compile(rf"\.{stem}\.(\d+)-\d+\.(?:new|old){suffix}(?:\.wal)?|{also}")
+        temporary = re.compile(rf"\.{stem}\.(\d+)-\d+\.(?:new|old){suffix}(?:\.wal)?|{also}")
         for entry in numbered:
-            found = left.fullmatch(entry.name)
+            found = temporary.fullmatch(entry.name)
             if found and not _is_alive(int(found[1] or found["process"])):
                 remove(Path(entry.path))
 

@@ -1,6 +1,6 @@
 """Choose the size of the next block of a read by the rows and bytes of the previous one.
 
-Blocks start small, so the first rows come soon, and grow as far as their bytes allow.
+The first blocks are small, so the first rows arrive early. Later blocks grow up to the byte limit.
 """
 
 from __future__ import annotations
@@ -13,13 +13,7 @@ _GROWTH = 4
 
 @dataclass(slots=True)
 class BlockSize:
-    """Size of the next block.
-
-    Attributes:
-        most_rows: Most rows of a block.
-        most_bytes: Most bytes of a block.
-        rows: Rows of the next block.
-    """
+    """The size of the next block in ``rows``, up to a number of rows and bytes."""
 
     most_rows: int
     most_bytes: int

@@ -1,4 +1,4 @@
-"""Check integers from callers and return them as Python's own."""
+"""Check integers from callers and convert them to ``int``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ MAX_POSITION = 1 << 53
 def integer(name: str, value: Any, low: int | None = None, high: int | None = None) -> int:
     """Return an argument as an integer within bounds."""
     bounds = Bounds(low, high)
-    is_one = hasattr(value, "__index__") and not isinstance(value, bool | np.bool_)
-    number = operator.index(value) if is_one else 0
-    if not is_one or not bounds.admits(number):
+    is_integer = hasattr(value, "__index__") and not isinstance(value, bool | np.bool_)
+    number = operator.index(value) if is_integer else 0
+    if not is_integer or not bounds.admits(number):
         raise SamplerError(f"{name}={value_shown(value)}: give {bounds.words('an integer')}")
     return number

@@ -25,16 +25,16 @@ def text_column(values: Sequence[str | None]) -> pa.Array:
     """Return texts as an Arrow array; None is null."""
     data = [b"" if value is None else value.encode() for value in values]
     ends = np.cumsum([0, *map(len, data)], dtype=np.int32)
-    there = np.packbits([value is not None for value in values], bitorder="little")
-    buffers = [pa.py_buffer(part) for part in (there, ends, b"".join(data))]
+    valid = np.packbits([value is not None for value in values], bitorder="little")
+    buffers = [pa.py_buffer(part) for part in (valid, ends, b"".join(data))]
     return pa.Array.from_buffers(pa.string(), len(data), buffers)
 
 
 def numbers_of(vectors: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return the flat values of a fixed-size list column, including those of nulls."""
+    """Return the flat values of a fixed-size list column, including the values of nulls."""
     if isinstance(vectors, pa.ChunkedArray):
-        one = vectors.num_chunks == 1
-        vectors = vectors.chunk(0) if one else vectors.combine_chunks()
+        is_single = vectors.num_chunks == 1
+        vectors = vectors.chunk(0) if is_single else vectors.combine_chunks()
     width = vectors.type.list_size
     return vectors.values.slice(vectors.offset * width, len(vectors) * width)
 
@@ -46,11 +46,11 @@ def matrix_of(vectors: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, Any]:
 
 
 def shaped_type(shape: Any) -> pa.DataType:
-    """Return the Arrow type of a shape as ``from_json`` takes it."""
+    """Return the Arrow type of a shape of the SQL function ``from_json``."""
     if isinstance(shape, list):
         return pa.list_(shaped_type(shape[0]))
     if isinstance(shape, dict):
-        return pa.struct([(name, shaped_type(of)) for name, of in shape.items()])
+        return pa.struct([(name, shaped_type(inner)) for name, inner in shape.items()])
     return pa.float64() if shape == "DOUBLE" else pa.string()
 
 
@@ -74,7 +74,7 @@ def _schema(schema: bytes) -> pa.Schema:
 def byte_spans(
     texts: pa.Array, rows: Integers, starts: Integers, lengths: Integers
 ) -> tuple[Integers, Integers]:
-    """Return first byte and bytes of spans of characters, by text; a length of -1: all of it."""
+    """Return first byte and number of bytes of spans of characters; length -1 is the whole text."""
     ends = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset :][: len(texts) + 1]
     offsets = ends.astype(np.int64) - int(ends[0])
     first = offsets[rows].copy()
@@ -82,15 +82,15 @@ def byte_spans(
     parts = np.flatnonzero(lengths >= 0)
     if len(parts) == 0:
         return first, size
-    cut, which = np.unique(rows[parts], return_inverse=True)
-    some = texts.take(column(cut))
-    within = np.frombuffer(some.buffers()[1], np.int32)[: len(some) + 1].astype(np.int64)
-    data = np.frombuffer(some.buffers()[2] or b"", np.uint8)[within[0] : within[-1]]
+    distinct, owner = np.unique(rows[parts], return_inverse=True)
+    cut = texts.take(column(distinct))
+    within = np.frombuffer(cut.buffers()[1], np.int32)[: len(cut) + 1].astype(np.int64)
+    data = np.frombuffer(cut.buffers()[2] or b"", np.uint8)[within[0] : within[-1]]
     within -= within[0]
-    # A character begins at every byte that goes on with none.
+    # A character begins at every byte that is no continuation byte.
     heads = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))
-    at = np.searchsorted(heads, within[which]) + starts[parts]
+    at = np.searchsorted(heads, within[owner]) + starts[parts]
     begins = heads[at]
     size[parts] = heads[at + lengths[parts]] - begins
-    first[parts] += begins - within[which]
+    first[parts] += begins - within[owner]
     return first, size

@@ -9,10 +9,10 @@ from typing import Annotated
 
 from duckplets.base.settings import Bounds
 
-STATEMENT_TIMEOUT = 60.0  # seconds a statement over a pool may take
+STATEMENT_TIMEOUT = 60.0  # seconds for a statement over a pool
 Timeout = Annotated[float, Bounds(above=0, most=threading.TIMEOUT_MAX)] | None
 
-_AGAIN = 0.05  # seconds between attempts: a statement that has not begun ignores one
+_PAUSE = 0.05  # seconds between attempts: a statement that has not begun ignores an attempt
 
 
 @contextmanager
@@ -24,8 +24,8 @@ def deadline(seconds: float | None, stop: Callable[[], None]) -> Iterator[thread
         rest = seconds
         while not ended.wait(rest):
             passed.set()
-            rest = _AGAIN
-            with suppress(Exception):  # the connection was closed meanwhile
+            rest = _PAUSE
+            with suppress(Exception):  # the connection may be closed by now
                 stop()
 
     if seconds is None:
@@ -37,4 +37,4 @@ def deadline(seconds: float | None, stop: Callable[[], None]) -> Iterator[thread
         yield passed
     finally:
         ended.set()
-        thread.join()  # or it could stop the next statement
+        thread.join()  # otherwise it could stop the next statement

@@ -2,9 +2,9 @@
 
 bytes ─size→ text ─parser→ dicts, lists, texts, numbers, dates ─checked→ caller
 
-Documents are limited in size and depth, TOML keys before parsing. YAML aliases are refused: a few
-hundred bytes of them can expand to gigabytes. Stored JSON is checked as a whole before any of it is
-used: an unexpected shape means damage or tampering.
+Documents are limited in size and depth; TOML keys are checked before parsing. YAML aliases are
+refused, for a few hundred bytes of them can expand to gigabytes. Stored JSON is checked as a whole
+before use: an unexpected shape means damage or tampering.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Form = Literal["JSON", "TOML", "YAML"]
 LARGEST = 16 << 20  # bytes of a document
 _DEEPEST = 100  # nesting of lists and tables; walking them recurses
 _LONGEST_NUMBER = 100  # digits; Python refuses to print thousands
-_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""  # of a key of TOML, or a string
+_PART = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""  # part of a TOML key, or a string
 _DOT = r"[ \t]*+\.[ \t]*+"
 _TOML = re.compile(
     r"#[^\n]*+"
@@ -45,13 +45,23 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]")  # surrogates, paired or alone
 
 
 class Unreadable(ValueError):  # noqa: N818 - it becomes an error that names the file
-    """A document is malformed or too large; the message reads on after "it"."""
+    """A document is malformed or too large; "it" and the message form a sentence."""
 
 
 def read_document(file: Path, form: Form, error: type[DuckpletsError]) -> Any:
-    """Return the content of a file as plain values; the error's message begins with its path."""
+    """Return the content of a file as plain values; messages of ``error`` begin with its path."""
+    text = read_text(file, error)
     try:
-        return parse(read_text(file), form)
+        return parse(text, form)
+    except Unreadable as unreadable:
+        raise error(f"{file}: it {unreadable}") from unreadable
+
+
+def read_text(file: Path, error: type[DuckpletsError]) -> str:
+    """Return the text of a file; messages of ``error`` begin with its path."""
+    try:
+        with file.open("rb") as stream:
+            return decoded(stream.read(LARGEST + 1))
     except FileNotFoundError as missing:
         raise error(f"{file}: there is no such file") from missing
     except OSError as failed:
@@ -62,16 +72,10 @@ def read_document(file: Path, form: Form, error: type[DuckpletsError]) -> Any:
         raise error(f"{str(file)!r}: it cannot be read: {wrong}") from wrong
 
 
-def read_text(file: Path) -> str:
-    """Return the text of a file, or raise what opening it raises, or as ``decoded``."""
-    with file.open("rb") as stream:
-        return decoded(stream.read(LARGEST + 1))
-
-
 def decoded(content: bytes, most: int = LARGEST) -> str:
     """Return the text of a document, without a byte order mark."""
     if len(content) > most:
-        raise Unreadable(f"is longer than {most:,} bytes, and such a document never is")
+        raise Unreadable(f"is longer than {most:,} bytes, the limit of such a document")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -94,9 +98,9 @@ def parse(text: str, form: Form) -> Any:
 
 def _checked(value: Any) -> Any:
     """Return a parsed value after checking that it can be printed, compared and stored."""
-    left = [(value, 1)]
-    while left:
-        inner, depth = left.pop()
+    remaining = [(value, 1)]
+    while remaining:
+        inner, depth = remaining.pop()
         if isinstance(inner, str):
             if SURROGATE.search(inner):
                 raise Unreadable(f"holds half of a pair of characters: {inner[:80]!r}")
@@ -104,14 +108,14 @@ def _checked(value: Any) -> Any:
             if depth > _DEEPEST:
                 raise Unreadable(f"is nested too deeply: more than {_DEEPEST} levels")
             parts = [*inner, *inner.values()] if isinstance(inner, Mapping) else inner
-            left += [(part, depth + 1) for part in parts]
+            remaining += [(part, depth + 1) for part in parts]
         elif isinstance(inner, int) and inner.bit_length() > 4 * _LONGEST_NUMBER:
             raise Unreadable(f"holds a number of more than {_LONGEST_NUMBER} digits")
     return value
 
 
 def _toml(text: str) -> Any:
-    """Parse TOML after a check of its keys: each dot of one costs the parser all dots before it."""
+    """Parse TOML after a check of its keys: the parser takes quadratic time for dots of a key."""
     for found in _TOML.finditer(text):
         if found["too_deep"]:
             line = text.count("\n", 0, found.start()) + 1
@@ -123,7 +127,7 @@ def _yaml(text: str) -> Any:
     import yaml
 
     try:
-        return yaml.load(text, _loader())  # noqa: S506 - a safe loader it is
+        return yaml.load(text, _loader())  # noqa: S506 - it is a safe loader
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise Unreadable(f"is not YAML: {line}{error.problem}") from error
@@ -135,7 +139,7 @@ def _yaml(text: str) -> Any:
 
 @cache
 def _loader() -> type[yaml.SafeLoader]:
-    """Return a safe YAML loader that refuses aliases, keys given twice and very long numbers."""
+    """Return a safe YAML loader that refuses aliases, repeated keys and very long numbers."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -143,7 +147,7 @@ def _loader() -> type[yaml.SafeLoader]:
             event: Any = self.peek_event()  # type: ignore[no-untyped-call]
             if isinstance(event, yaml.AliasEvent):
                 line = event.start_mark.line + 1  # type: ignore[union-attr]
-                raise Unreadable(f"has an alias: line {line}: write out what *{event.anchor} is")
+                raise Unreadable(f"has an alias: line {line}: repeat the value of *{event.anchor}")
             return super().compose_node(parent, index)
 
         def compose_mapping_node(self, anchor: Any) -> Any:
@@ -152,12 +156,12 @@ def _loader() -> type[yaml.SafeLoader]:
             for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
                 if key.value in seen:
                     line = key.start_mark.line + 1
-                    raise Unreadable(f"is not YAML: line {line}: {key.value!r} comes twice")
+                    raise Unreadable(f"is not YAML: line {line}: key {key.value!r} is repeated")
                 seen.add(key.value)
             return node
 
         def construct_object(self, node: Any, deep: bool = False) -> Any:
-            # parsing one of base 60 takes the square of its length
+            # a number of base 60 takes quadratic time
             if node.tag.endswith((":int", ":float")) and len(node.value) > _LONGEST_NUMBER:
                 raise Unreadable(f"holds a number of more than {_LONGEST_NUMBER} digits")
             return super().construct_object(node, deep)
@@ -169,31 +173,20 @@ def _loader() -> type[yaml.SafeLoader]:
 
 
 class StoredJson:
-    """A place of a file where JSON is stored.
-
-    Args:
-        file: The corpus or state file.
-        table: The table.
-        row: Which row, in words.
-        way: What to do if it is damaged.
-    """
+    """JSON in a row of a corpus or state file; ``way`` is the advice of messages about damage."""
 
     def __init__(
         self,
         file: Path | None,
         table: str,
         row: str,
-        way: str = "Put an earlier copy of the file in its place, or make it anew.",
+        way: str = "Replace the file by an earlier copy, or create it again.",
     ) -> None:
         self._where = f"{file}: table {table}, {row}"
         self._way = way
 
     def read(self, column: str, text: Any, shape: Any) -> Any:
-        """Return the parsed JSON of a column.
-
-        Raises:
-            DamagedFileError: It is malformed, nested too deeply, or of another shape.
-        """
+        """Return the parsed JSON of a column, or raise DamagedFileError for another shape."""
         try:
             if not isinstance(text, str):
                 raise Unreadable(f"is no text, but {shown(repr(text), 80)}")
@@ -206,15 +199,15 @@ class StoredJson:
 
     @contextmanager
     def making(self, column: str) -> Iterator[None]:
-        """Turn an error about a stored value into one that says where it is stored."""
+        """Add the file, table and row to errors about a stored value."""
         try:
             yield
         except DuckpletsError as error:
             raise self.damage(column, f"has a wrong value: {error}") from error
 
-    def damage(self, column: str, what: str) -> DamagedFileError:
+    def damage(self, column: str, problem: str) -> DamagedFileError:
         """Return the error for a damaged column."""
-        return DamagedFileError(f"{self._where}: {column} is damaged: it {what}. {self._way}")
+        return DamagedFileError(f"{self._where}: {column} is damaged: it {problem}. {self._way}")
 
 
 def from_json(text: str) -> Any:

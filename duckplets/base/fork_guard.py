@@ -1,8 +1,8 @@
 """Detect use of an object in a forked process.
 
-A fork copies every object but no thread, and possibly a lock that a thread held and nobody will
-release. Objects with threads, locks or open files ask their ``Home`` first: in another process they
-refuse, or start anew, without touching any of these.
+A fork copies every object but no thread, and possibly a lock that nobody will release. Objects with
+threads, locks or open files check their ``Home`` first. In another process they raise an error, or
+start again, without a use of threads, locks and files.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class Home:
 
     @property
     def is_left(self) -> bool:
-        """Whether this is a process forked from that one."""
+        """Whether this is another process, after a fork."""
         return os.getpid() != self.process
 
     def need(self, what: str, instead: str) -> None:
-        """Refuse to use ``what`` in another process, and say what to do instead."""
+        """Raise an error that names ``what`` and the advice ``instead`` in another process."""
         if self.is_left:
             raise CorpusLockedError(
-                f"{what} is of process {self.process}, from which this one ({os.getpid()}) was "
-                f"forked, and cannot be used here; {instead}"
+                f"{what} is of process {self.process}, and this process ({os.getpid()}) was forked "
+                f"from it, so it cannot be used here; {instead}"
             )
 
 
 class HomeLock:
-    """A reentrant lock that refuses other processes, with a message."""
+    """A reentrant lock that raises an error in other processes."""
 
     __slots__ = ("_instead", "_lock", "_what", "home")
 

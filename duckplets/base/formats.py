@@ -1,6 +1,6 @@
-"""The table of file formats and their readers: a new format is added here.
+"""List the file formats and their readers. Add a new format here.
 
-It is loaded before any reader, by the command line too.
+The command line and the readers load this module first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Format(NamedTuple):
     arguments: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
 
 
-READERS = {  # of several copies of a Hub data set the first format here is read
+READERS = {  # a Hub data set with several copies is read in the first of these formats
     "parquet": Format("formats.columnar:ParquetSource", (".parquet",)),
     "arrow": Format("formats.columnar:ArrowSource", (".arrow", ".ipc", ".feather")),
     "jsonl": Format("formats.json_file:JsonSource", (".jsonl", ".ndjson")),
@@ -37,4 +37,4 @@ READERS = {  # of several copies of a Hub data set the first format here is read
 }
 ALIASES = {"ndjson": "jsonl", "ipc": "arrow", "feather": "arrow"}
 FORMATS = (*(name for name in reversed(READERS) if name != TEXT), *ALIASES, TEXT)
-OF_SUFFIX = {suffix: name for name, of in READERS.items() for suffix in of.suffixes}
+OF_SUFFIX = {suffix: name for name, format_ in READERS.items() for suffix in format_.suffixes}

@@ -1,7 +1,7 @@
 """Track live objects without keeping them alive.
 
-``WeakSet`` runs Python code at the moment an object is dropped: Ctrl-C that lands in it is printed
-and lost. Here a C function notes the object, and the next call clears it away.
+``WeakSet`` runs Python code at the moment an object is dropped. Ctrl-C inside that code is printed
+and lost. Here a C function notes the object, and the next call removes it.
 """
 
 from __future__ import annotations
@@ -38,5 +38,5 @@ class LiveSet(Generic[T]):
         self._refs.clear()
 
     def __iter__(self) -> Iterator[T]:
-        found = (each() for each in list(self._refs))
-        return iter([item for item in found if item is not None])
+        items = (reference() for reference in list(self._refs))
+        return iter([item for item in items if item is not None])

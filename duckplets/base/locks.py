@@ -18,9 +18,9 @@ def lock(file: BinaryIO, *, wait: bool, shared: bool = False) -> bool:
         import fcntl
     except ModuleNotFoundError:  # Windows cannot delete an open file
         return True
-    how = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    mode = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(file, how if wait else how | fcntl.LOCK_NB)
+        fcntl.flock(file, mode if wait else mode | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -28,7 +28,7 @@ def lock(file: BinaryIO, *, wait: bool, shared: bool = False) -> bool:
 
 @contextmanager
 def alone(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[bool]:
-    """Hold a lock file, and remove it afterwards."""
+    """Hold a lock file and remove it at the end; without ``waiting`` yield False if it is taken."""
     while True:
         with path.open("ab") as file:
             if not lock(file, wait=False):

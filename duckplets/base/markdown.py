@@ -1,4 +1,4 @@
-"""Markdown of cards: tables and code in which no name from outside acts."""
+"""Write Markdown for cards, in which names from outside have no effect."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def _cell(value: Any) -> str:
 
 
 def plain(value: Any) -> str:
-    """Return words of ours without a meaning in Markdown."""
+    """Return a value as text without Markdown markup."""
     text = shown("NULL" if value is None else value)
     return "".join(f"\\{c}" if c in "\\|`*_[]<>#&" else c for c in text)
 
 
 def code(value: str) -> str:
-    """Return a name from outside as a span of code, in which no markup and no address acts."""
-    text = shown(value).replace("|", "\\x7c")  # a table would end its cell there, even in code
+    """Return a name from outside as a span of code, without markup and addresses."""
+    text = shown(value).replace("|", "\\x7c")  # it would end the cell of a table, even in code
     fence = _fence(text, "`")
-    return f"{fence} {text} {fence}"  # one blank on both sides is no part of it
+    return f"{fence} {text} {fence}"  # Markdown drops one space on both sides
 
 
 def fenced(text: str, language: str) -> list[str]:
@@ -45,7 +45,7 @@ def fenced(text: str, language: str) -> list[str]:
 
 
 def _fence(text: str, fence: str) -> str:
-    """Return more backticks than a text has in a row."""
+    """Return a fence of more backticks than any run in a text."""
     while fence in text:
         fence += "`"
     return fence

@@ -1,7 +1,7 @@
-"""Turn names from outside into paths below a folder, and never elsewhere.
+"""Turn names from outside into paths below a folder, and refuse all other paths.
 
-Names in manifests, notes and listings come from others: ``../../elsewhere``, or a link that leads
-there. Each is checked, resolved and compared before anything is opened or created.
+Names in manifests, notes and listings come from outside. They may be ``../../elsewhere``, or a link
+to another folder. Each is checked, resolved and compared before a file is opened or created.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def inside(folder: Path, name: str, error: type[DuckpletsError]) -> Path:
         longest = max(len(part.encode()) for part in name.split("/"))
         is_name = longest <= _LONGEST_PART and len(name.encode()) <= _LONGEST
     if not is_name:
-        raise error(f"{folder}: {name!r} is no name of a file in this folder")
+        raise error(f"{folder}: {name!r} is no name of a file in this folder; rename it")
     path, root = folder / name, os.path.realpath(folder)
     if not Path(os.path.realpath(path)).is_relative_to(root):
         raise error(
-            f"{path} leads out of {folder} through a link; put the file itself there, or let "
-            f"{folder} as a whole be a link"
+            f"{path} leads out of {folder} through a link; replace the link by the file, or make "
+            f"{folder} itself the link"
         )
     return path
 

@@ -1,6 +1,6 @@
-"""Tell the new name of an old one: of a public name, a member, a parameter, a command, an option.
+"""Look up the new names of old public names, members, parameters, commands and options.
 
-``old_names.tsv`` has a line each: old name, tab, new name. Old names are written ``dp.NAME``,
+``old_names.tsv`` has a line for each: old name, tab, new name. Old names are written ``dp.NAME``,
 ``Corpus.MEMBER``, ``Corpus.MEMBER(PARAMETER=)``, ``duckplets COMMAND`` and ``--OPTION``.
 """
 
@@ -19,22 +19,22 @@ def _names() -> dict[str, str]:
 
 
 def sentence(old: str) -> str | None:
-    """Return the sentence about an old name; None if it is none."""
+    """Return the sentence about an old name, or None for another name."""
     new = _names().get(old)
     return None if new is None else f"{old} is now {new}"
 
 
 def refusing_old(verb: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a verb of ``Corpus`` that refuses its old parameters with the new ones."""
+    """Return a verb of ``Corpus`` that refuses its old parameters and names the new ones."""
     start = f"Corpus.{verb}("
     if not any(old.startswith(start) for old in _names()):
         return function
 
     @wraps(function)
-    def called(*args: Any, **given: Any) -> Any:
-        for name in given:
-            if said := sentence(f"{start}{name}=)"):
-                raise TypeError(said)
-        return function(*args, **given)
+    def called(*args: Any, **arguments: Any) -> Any:
+        for name in arguments:
+            if message := sentence(f"{start}{name}=)"):
+                raise TypeError(message)
+        return function(*args, **arguments)
 
     return called

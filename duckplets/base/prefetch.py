@@ -2,13 +2,13 @@
 
 calls ─drawn by the consumer→ waiting → being computed → done ─in order→ taken
 
-The queue is bounded by number and by bytes and keeps the order of the calls. An error is raised at
-the place of its item and ends the items. Closing asks the running call to stop, where it can be
-asked, and waits for it. The threads of an iterator that was dropped end within a second: they look
-for it, for no Python code may run at the moment an object is dropped, or Ctrl-C may be lost in it.
+The queue is bounded by number and by bytes, and keeps the order of the calls. An error is raised at
+the place of its item and ends the items. Closing requests the running call to stop, if possible,
+and waits for it. The threads of a dropped iterator end within a second. They check it regularly,
+for Ctrl-C may be lost in Python code that runs at the moment an object is dropped.
 
-``concurrent.futures`` would compute the whole queue before Python exits, and Ctrl-C at the exit of
-one of its conditions leaves a lock held.
+``concurrent.futures`` would compute the whole queue before Python exits. Ctrl-C at the exit of one
+of its conditions leaves a lock held.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ T = TypeVar("T")
 Call = Callable[[], T]
 IsStopped = Callable[[], bool]
 
-_LOOK = 1.0  # seconds between two looks of an idle thread for its iterator
+_LOOK = 1.0  # seconds between two checks of an idle thread for its iterator
 _PATIENCE = 10.0  # seconds to wait for the threads of dropped iterators
 
 
 def never() -> bool:
-    """Return False: a stop function for work that nobody stops."""
+    """Return False: the stop function of work that nobody stops."""
     return False
 
 
@@ -47,23 +47,10 @@ class StoppedError(Exception):
 
 
 class Lookahead(Iterator[T]):
-    """Iterate over the results of calls in order, computing the next ones in threads.
+    """Iterates over the results of calls in order; threads compute the next ones.
 
-    Calls are drawn in the consumer's thread. One that raises StopIteration ends the items, like any
-    error, at its place.
-
-    Args:
-        calls: Functions that compute the items.
-        name: Name of the threads.
-        most: Items computed or waiting besides the requested one; 0 computes each on request, in
-            the consumer's thread.
-        threads: Number of threads.
-        most_bytes: No further item is started while this many bytes wait.
-        weigh: Returns the bytes of an item.
-        stop: Makes a running call return early.
-        finish: Called once after the last call, in the thread that made it.
-        patience: Seconds to wait for a thread on closing; None waits for ever. Threads cannot be
-            killed.
+    The thread of the consumer draws the calls. A call that raises StopIteration ends the items at
+    its place, like any error.
     """
 
     def __init__(
@@ -71,13 +58,13 @@ class Lookahead(Iterator[T]):
         calls: Iterable[Call[T]],
         name: str,
         *,
-        most: int = 1,
+        most: int = 1,  # items to compute ahead; 0: on request, in the thread of the consumer
         threads: int = 1,
-        most_bytes: int = 1,
-        weigh: Callable[[T], int] = lambda _: 0,
-        stop: Callable[[], None] = lambda: None,
-        finish: Callable[[], None] = lambda: None,
-        patience: float | None = None,
+        most_bytes: int = 1,  # no further item is started while this many bytes wait
+        weigh: Callable[[T], int] = lambda _: 0,  # returns the bytes of an item
+        stop: Callable[[], None] = lambda: None,  # makes a running call return early
+        finish: Callable[[], None] = lambda: None,  # called after the last call, in its thread
+        patience: float | None = None,  # seconds to wait for a thread on closing; None: for ever
     ) -> None:
         self._calls = iter(calls)
         self._most = most
@@ -88,7 +75,7 @@ class Lookahead(Iterator[T]):
     def __next__(self) -> T:
         if self._ended:
             raise StopIteration
-        self._work.home.need("what prepares the next items", "begin anew in this process")
+        self._work.home.need("the thread that prepares items", "open the run in this process")
         if self._work.stopped:
             raise StoppedError
         if not self._most:
@@ -122,8 +109,7 @@ class Lookahead(Iterator[T]):
             try:
                 call = next(self._calls)
             except Exception as error:  # StopIteration too, raised after the items before it
-                # The traceback must not keep this frame, and so the consumer,
-                # alive.
+                # The traceback must not keep this frame and its consumer alive.
                 inner = error.__traceback__ and error.__traceback__.tb_next
                 self._last = error.with_traceback(inner)
             else:
@@ -134,17 +120,17 @@ class Lookahead(Iterator[T]):
         self.close()
 
     def stop(self) -> None:
-        """Ask the threads to end, without waiting."""
+        """Request the threads to end, without waiting."""
         self._work.stop()
 
     def close(self) -> None:
-        """End the threads and drop what was not taken; another thread may be waiting."""
+        """End the threads and drop the remaining items; another thread may be waiting."""
         self._work.stop()
         self._work.join()
 
 
 def ahead(items: Iterator[T], name: str = "duckplets-ahead", **bounds: Any) -> Lookahead[T]:
-    """Return an iterator whose items are computed in one thread while earlier ones are used."""
+    """Return an iterator whose next items are computed in a thread."""
     stop = getattr(items, "stop", lambda: None)
     finish = items.close if isinstance(items, Generator) else lambda: None
     calls = repeat(partial(next, items))
@@ -152,7 +138,7 @@ def ahead(items: Iterator[T], name: str = "duckplets-ahead", **bounds: Any) -> L
 
 
 class BlocksAhead(Generic[T]):
-    """Hand out consecutive blocks, computing some of them ahead in a thread."""
+    """Hands out consecutive blocks; a thread computes the next ones."""
 
     def __init__(
         self,
@@ -196,7 +182,7 @@ class BlocksAhead(Generic[T]):
         return self._next == position and bool(self.waiting)
 
     def stop(self) -> None:
-        """Ask the thread to end after its current block, without waiting."""
+        """Request the thread to end after its current block, without waiting."""
         if self._coming is not None:
             self._coming.stop()
 
@@ -219,7 +205,7 @@ def _blocks_from(
 
 
 class _Item(Generic[T]):
-    """One item: its call, and its result or error."""
+    """An item: its call, and its result or error."""
 
     __slots__ = ("call", "error", "made", "result", "size")
 
@@ -232,7 +218,7 @@ class _Item(Generic[T]):
 
 
 class _PrefetchQueue(Generic[T]):
-    """The queue between the computing threads, which hold only this, and the consumer."""
+    """The queue between the consumer and the computing threads, which refer to nothing else."""
 
     def __init__(
         self,
@@ -249,36 +235,35 @@ class _PrefetchQueue(Generic[T]):
         self.items: deque[_Item[T]] = deque()  # drawn, not yet taken; in order
         self.stopped = False
         self._owner = ref(owner)
-        self._left: deque[_Item[T]] = deque()  # those of them not yet started
+        self._remaining: deque[_Item[T]] = deque()  # items not yet started
         self._name, self._most_threads = name, threads
         self._most_bytes, self._weigh = most_bytes, weigh
         self._stop, self._finish, self._patience = stop, finish, patience
         self._bytes = self._running = 0
         self._failed = False
         self._threads: list[threading.Thread] = []
-        # Reentrant, since a garbage collection in its holder may close the iterator. It is
-        # acquired directly, never through the condition: Ctrl-C at the entry of a condition's
-        # exit would leave it held.
+        # Reentrant, since a garbage collection inside the lock may close the iterator. It is
+        # acquired directly: Ctrl-C at the exit of a condition would leave it held.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
 
     @property
     def is_dropped(self) -> bool:
-        """Whether nobody can take the items any more."""
+        """Whether the iterator was dropped."""
         return self._owner() is None
 
-    # -- on the side of who takes
+    # -- in the thread of the consumer
 
     def add(self, call: Call[T]) -> None:
         """Queue a call, and start a thread if one more is allowed."""
         with self._lock:
             self.items.append(_Item(call))
-            self._left.append(self.items[-1])
+            self._remaining.append(self.items[-1])
             self._changed.notify_all()
             if len(self._threads) < self._most_threads and not self.stopped:
-                inside = copy_context().run  # context variables of the caller hold in the thread
+                run = copy_context().run  # with the context variables of the caller
                 thread = threading.Thread(
-                    target=inside, args=(self._make_items,), name=self._name, daemon=True
+                    target=run, args=(self._make_items,), name=self._name, daemon=True
                 )
                 _AT_WORK.add(self)
                 self._threads.append(thread)
@@ -298,8 +283,8 @@ class _PrefetchQueue(Generic[T]):
             return item
 
     def stop(self) -> None:
-        """Refuse further items; callable from any thread, does not wait."""
-        if self.home.is_left:  # the threads, and locks they may hold, are the parent's
+        """Refuse further items, from any thread, without waiting."""
+        if self.home.is_left:  # the threads and their locks belong to the parent process
             return
         with self._lock:
             if self.stopped:
@@ -311,7 +296,7 @@ class _PrefetchQueue(Generic[T]):
             self._finish()
 
     def join(self, patience: float | None = None) -> None:
-        """Wait for the threads to end, for so many seconds each or as long as agreed."""
+        """Wait for the threads to end, each for ``patience`` seconds or the default."""
         if self.home.is_left:
             return
         for thread in self._threads:
@@ -334,7 +319,7 @@ class _PrefetchQueue(Generic[T]):
                 self._bytes += item.size
                 self._failed |= item.error is not None  # no item is started after an error
                 self._changed.notify_all()
-            del item  # or it stays alive until the next one
+            del item  # otherwise it stays alive until the next one
         with self._lock:
             self._running -= 1
             is_last = not self._running
@@ -348,14 +333,14 @@ class _PrefetchQueue(Generic[T]):
         """Wait for a call to run; None if there are no more."""
         with self._lock:
             while not (self.stopped or self._failed or self.is_dropped):
-                if self._left and self._bytes < self._most_bytes:
-                    return self._left.popleft()
+                if self._remaining and self._bytes < self._most_bytes:
+                    return self._remaining.popleft()
                 self._changed.wait(_LOOK)  # dropping the iterator wakes nobody
             return None
 
 
 _AT_WORK: LiveSet[_PrefetchQueue[Any]] = LiveSet()
-_ENDING: set[threading.Thread] = set()  # those that may be letting go of a queue, or have
+_ENDING: set[threading.Thread] = set()  # threads that may still release a queue
 
 
 def _after_in_child() -> None:
@@ -368,7 +353,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def settle() -> None:
-    """End the threads of all iterators that were dropped, and let go of what these hold."""
+    """End the threads of all dropped iterators, and release their objects."""
     for work in _AT_WORK:
         if work.is_dropped:
             work.stop()
@@ -380,7 +365,7 @@ def settle() -> None:
 
 @atexit.register
 def _end_all() -> None:
-    """End all threads before Python exits: one inside DuckDB then would crash."""
+    """End all threads before Python exits: a thread inside DuckDB would crash then."""
     for work in _AT_WORK:
         work.stop()
         work.join()

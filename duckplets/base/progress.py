@@ -14,7 +14,7 @@ Progress = Callable[[int, int | None], None]
 def bar(
     progress: Progress | bool | None,
     stream: TextIO | None,
-    what: str = "rows",
+    noun: str = "rows",
     *,
     rate: bool = False,
     note: Callable[[], str] | None = None,
@@ -35,19 +35,19 @@ def bar(
         )
         from rich.progress import Progress as Display
 
-        columns = [TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+        columns = [TextColumn(noun), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
         if rate or note:
             columns.append(TextColumn("{task.fields[rate]}"))
         if rate:
             columns.append(TimeRemainingColumn())
         begun = time.monotonic()
 
-        def beside(done: int) -> str:
-            each = f"{done / max(time.monotonic() - begun, 1e-3):,.0f}/s"
-            return f"{each}, {note()}" if note else f"{each}, left"
+        def speed(done: int) -> str:
+            rate = f"{done / max(time.monotonic() - begun, 1e-3):,.0f}/s"
+            return f"{rate}, {note()}" if note else f"{rate}, left"
 
-        with Display(*columns, console=Console(file=stream), transient=True) as shown:
-            task = shown.add_task(what, total=None, rate="")
-            yield lambda done, total: shown.update(
-                task, completed=done, total=total, rate=beside(done)
+        with Display(*columns, console=Console(file=stream), transient=True) as display:
+            task = display.add_task(noun, total=None, rate="")
+            yield lambda done, total: display.update(
+                task, completed=done, total=total, rate=speed(done)
             )

@@ -1,7 +1,7 @@
 """Register user functions by name and version.
 
-Settings and corpora store name and version, never the function: drawing samples needs no user
-code, and what is stored says which version made it.
+Settings and corpora store name and version, never the function. So drawing samples needs no user
+code, and stored results name the version of the function.
 """
 
 from __future__ import annotations
@@ -15,29 +15,22 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Registry(Generic[Function]):
-    """Functions of one kind, in order of registration.
-
-    Args:
-        kind: What a function is called, as in ``chunker`` and ``dp.plugins.register_chunker``.
-        error: Error class to raise.
-        wanted: What a function takes and returns, for messages.
-        built_in: Functions that cannot be replaced, by name.
-    """
+    """Functions of one kind, in order of registration."""
 
     def __init__(
         self,
-        kind: str,
+        kind: str,  # as in ``dp.plugins.register_KIND``
         error: type[DuckpletsError],
-        wanted: str,
-        built_in: Mapping[str, Function] | None = None,
+        wanted: str,  # description of a function in messages
+        built_in: Mapping[str, Function] | None = None,  # functions that cannot be replaced
     ) -> None:
         self.kind, self.error, self.wanted = kind, error, wanted
         self._built_in = dict(built_in or {})
         self.clear()
 
     def clear(self) -> None:
-        """Forget all but the built-in functions."""
-        self._functions = {(name, "1"): of for name, of in self._built_in.items()}
+        """Remove all functions except built-in ones."""
+        self._functions = {(name, "1"): function for name, function in self._built_in.items()}
 
     def version_of(self, version: Any) -> str:
         """Return a version as text."""
@@ -46,9 +39,9 @@ class Registry(Generic[Function]):
         return str(version)
 
     def add(self, name: str, version: str, function: Any) -> None:
-        """Register a function, replacing one of the same name and version."""
+        """Register a function; replace a function of the same name and version."""
         if name in self._built_in:
-            raise self.error(f"{self.kind} name {name!r} is taken: it is built in")
+            raise self.error(f"{self.kind} name {name!r} is taken: it is built in; give another")
         if not callable(function):
             raise self.error(f"{self.kind} {name!r} is {function!r}: expected {self.wanted}")
         self._functions.pop((name, version), None)
@@ -60,9 +53,9 @@ class Registry(Generic[Function]):
             return function
         if versions := [other for known, other in self._functions if known == name]:
             raise self.error(
-                f"{self.kind} {name!r} is asked for in version {version!r}, and registered in "
-                f"{', '.join(map(repr, versions))}: register that version, or chunk the corpus "
-                f"with the other"
+                f"{self.kind} {name!r} is needed in version {version!r}, and registered in "
+                f"{', '.join(map(repr, versions))}: register the needed version, or chunk the "
+                f"corpus with a registered one"
             )
         raise self.unknown(name, f", version={version!r}")
 
@@ -74,18 +67,18 @@ class Registry(Generic[Function]):
         return versions[-1]
 
     def name_of(self, function: Any) -> tuple[str, str] | None:
-        """Return the name and version a function was last registered under, if any."""
-        found = [place for place, known in self._functions.items() if known == function]
+        """Return the last registered name and version of a function, or None."""
+        found = [key for key, known in self._functions.items() if known == function]
         return found[-1] if found else None
 
     def names(self) -> tuple[str, ...]:
-        """Return the names, each once."""
+        """Return all names."""
         return tuple(dict.fromkeys(name for name, _ in self._functions))
 
     def unknown(self, name: str, version: str = "") -> DuckpletsError:
         """Return the error for an unregistered name."""
-        there = f"there are {', '.join(self.names())}; " if self._functions else ""
+        known = f"registered: {', '.join(self.names())}; " if self._functions else ""
         return self.error(
-            f"{self.kind} {name!r} is not registered{nearest(name, self.names())}; {there}before "
-            f"it is asked for call: dp.plugins.register_{self.kind}({name!r}, function{version})"
+            f"{self.kind} {name!r} is not registered{nearest(name, self.names())}; {known}before "
+            f"its use call: dp.plugins.register_{self.kind}({name!r}, function{version})"
         )

@@ -1,9 +1,9 @@
 """Escape values from outside before they reach a terminal, a log or an error message.
 
-Names, tags, paths, texts and messages of other libraries may contain control characters that move
-a cursor, change colours or direction, or start a new line. They are shown as Python escapes.
-Everything that prints or raises such values uses these functions; ``DuckpletsError`` applies them
-to every message.
+Names, tags, paths, texts and messages of other libraries may contain control characters. These move
+a cursor, change colours or direction, or start a new line. They are shown as Python escapes. All
+code that prints or raises such values uses these functions. ``DuckpletsError`` applies them to
+every message.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def shown(value: object, limit: int = 200) -> str:
 
 
 def listed(values: Iterable[object], most: int = 20) -> str:
-    """Return the first of several values in one line, and how many more there are."""
+    """Return the first values in one line, and the number of the others."""
     rest = iter(values)
     first = [shown(value, 80) for value in islice(rest, most)]
     more = sum(1 for _ in rest)
@@ -77,11 +77,11 @@ def text_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Sequence[bool] | None = None) -> list[str]:
-    """Return rows of cells as lines; right: columns aligned there, by default those of digits."""
+    """Return rows of cells as lines; ``right`` marks right-aligned columns, default: digits."""
     columns = list(zip(*rows, strict=True))
     if right is None:
-        right = [all(cell[:1].isdigit() for cell in of[1:] or of) for of in columns]
-    widths = [max(map(len, of)) for of in columns]
+        right = [all(cell[:1].isdigit() for cell in cells[1:] or cells) for cells in columns]
+    widths = [max(map(len, cells)) for cells in columns]
     padded = (
         [c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)]
         for row in rows
@@ -112,19 +112,19 @@ def html_table(caption: str, columns: Sequence[str], rows: Iterable[Iterable[obj
 
 
 def html_lines(text: str) -> str:
-    """Return lines of text as HTML for a notebook, with nothing in it that acts."""
+    """Return lines of text as HTML for a notebook, escaped."""
     return f"<pre>{escape(harmless(text, None))}</pre>"
 
 
 def text_report(facts: Mapping[str, object]) -> str:
-    """Return facts as text: a line each, and a table for each list of mappings or dataclasses."""
-    given = {name: value for name, value in facts.items() if value not in (None, (), [], {}, "")}
-    lists = {name: rows for name, value in given.items() if (rows := _rows_of(value))}
-    names = {name: name.replace("_", " ") for name in given}
-    width = max((len(names[name]) for name in given if name not in lists), default=0)
+    """Return a line for each fact, and a table for each list of mappings or dataclasses."""
+    filled = {name: value for name, value in facts.items() if value not in (None, (), [], {}, "")}
+    lists = {name: rows for name, value in filled.items() if (rows := _rows_of(value))}
+    names = {name: name.replace("_", " ") for name in filled}
+    width = max((len(names[name]) for name in filled if name not in lists), default=0)
     lines = [
         f"{names[name]:<{width}}  {shown(_words(value))}"
-        for name, value in given.items()
+        for name, value in filled.items()
         if name not in lists
     ]
     for name, rows in lists.items():
@@ -162,18 +162,18 @@ def _facts_of(value: Any) -> dict[str, object]:
 
 
 def _rows_of(value: object) -> list[dict[str, object]]:
-    """Return a list of mappings or dataclasses as rows; anything else as none."""
+    """Return a list of mappings or dataclasses as rows, and [] for other values."""
     if not isinstance(value, list | tuple):
         return []
-    if all(isinstance(each, Mapping) for each in value):
-        return [{str(key): cell for key, cell in each.items()} for each in value]
-    return [_facts_of(each) for each in value] if all(map(is_dataclass, value)) else []
+    if all(isinstance(row, Mapping) for row in value):
+        return [{str(key): cell for key, cell in row.items()} for row in value]
+    return [_facts_of(row) for row in value] if all(map(is_dataclass, value)) else []
 
 
 def _words(value: object) -> str:
-    """Return a value as people write it, in one line."""
+    """Return a value in words, in one line."""
     if isinstance(value, Mapping):
-        return listed(f"{key}: {_words(of)}" for key, of in value.items())
+        return listed(f"{key}: {_words(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple):
         return listed(map(_words, value))
     if value is None or isinstance(value, bool | str):
@@ -204,7 +204,7 @@ def _in_html(value: object) -> str:
 
 
 def harmless(text: str, limit: int | None = MESSAGE) -> str:
-    """Return a message with control characters escaped, keeping its line breaks.
+    """Return a message with control characters escaped, except line breaks.
 
     Long quoted values, as ``{value!r}`` writes them, are cut in the middle.
     """
@@ -236,8 +236,8 @@ _SECRETS = (
 
 def without_secrets(text: str) -> str:
     """Return a text without recognisable passwords and tokens."""
-    for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
     return text
 
 
@@ -251,9 +251,9 @@ def _escaped_in_json(found: re.Match[str]) -> str:
 
 
 def _cut(text: str, limit: int) -> str:
-    """Shorten a text in the middle, saying how long it was."""
+    """Shorten a text in the middle, with a note of its length."""
     if len(text) <= limit:
         return text
     note = f"… ({len(text):,} characters) …"
-    kept = max(limit - len(note), 20)
-    return f"{text[: kept - kept // 4]}{note}{text[-(kept // 4) :]}"
+    size = max(limit - len(note), 20)
+    return f"{text[: size - size // 4]}{note}{text[-(size // 4) :]}"

@@ -1,4 +1,4 @@
-"""Declare settings once: a dataclass whose types say what each may be, and one checker for all.
+"""Declare settings once, as a dataclass whose types are the rules, and check them all in one way.
 
     @dataclass(frozen=True, kw_only=True, slots=True)
     class Cutting:
@@ -8,7 +8,7 @@
         floor: Annotated[float, Bounds(0, 1)] | None = None
 
         def __post_init__(self) -> None:
-            check(self, ChunkingError, "chunking")  # then what several fields must agree on
+            check(self, ChunkingError, "chunking")  # then rules about several fields
 
     Cutting(max_tokens=0)
     # ChunkingError: chunking: max_tokens=0: give an integer from 1 to 4096
@@ -20,12 +20,11 @@
     checked("k", 3.5, Annotated[int, Bounds(1)], SamplerError)  # one argument, without a class
 
 A kind is ``int``, ``float`` (finite), ``bool``, ``str``, ``Path``, ``None``, ``Any``, a
-``Literal``, a class, ``tuple[kind, ...]`` or ``Sequence[kind]``, ``Mapping[str, kind]``, a union
-of these, or ``Annotated[kind, …]`` with rules (``Bounds``, ``Name``) or a text that says in a
-message what is wanted. A class of settings is read from a table of its fields wherever it is a
-kind. Kinds are looked up when the class is
-first used, so their names must not be imported for type checkers only. What is checked comes back
-uniform: Python's own numbers, tuples, mappings that cannot change and have a hash.
+``Literal``, a class, ``tuple[kind, ...]`` or ``Sequence[kind]``, ``Mapping[str, kind]``, or a union
+of these. ``Annotated[kind, …]`` adds rules (``Bounds``, ``Name``) or a text for messages. A class
+of settings as a kind is read from a table of its fields. Kinds are looked up when the class is
+first used, so their names must not be imported for type checkers only. Checked values are uniform:
+Python's own numbers, tuples, and immutable mappings with a hash.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ Made = TypeVar("Made")
 
 LONGEST_NAME = 200  # characters
 SURROGATE = re.compile("[\ud800-\udfff]")
-_WIDEST = 256  # bits of a number shown in a message; Python refuses to print thousands of digits
+_WIDEST = 256  # bits of a number in a message; Python refuses to print thousands of digits
 _WORDS: dict[Any, str] = {
     int: "an integer",
     float: "a finite number",
@@ -100,7 +99,7 @@ class Name:
     slash: bool = False
 
     def admits(self, value: str) -> bool:
-        """Return whether a text is such a name."""
+        """Return whether a text is a name."""
         fits = 0 < len(value) <= self.longest and value.isprintable() and bool(value.strip())
         return fits and (self.slash or "/" not in value)
 
@@ -140,7 +139,7 @@ class FrozenMapping(Mapping[str, Any]):
 
 @cache
 def kinds_of(declared: Any) -> dict[str, Any]:
-    """Return the kind of every field of a settings class, or argument of a function."""
+    """Return the kinds of the fields of a settings class, or of the arguments of a function."""
     return get_type_hints(declared, include_extras=True)
 
 
@@ -163,7 +162,7 @@ def _kinds_of_fields(made: Any) -> list[tuple[str, _Kinds]]:
 
 
 def checked(name: str, value: Any, kind: Any, error: type[DuckpletsError], what: str = "") -> Any:
-    """Return a normalised value if it is of a kind."""
+    """Return a normalised value of a kind; raise ``error`` for a value of another kind."""
     try:
         return _fitted(value, _kinds(kind))
     except _Misfit as misfit:
@@ -171,7 +170,7 @@ def checked(name: str, value: Any, kind: Any, error: type[DuckpletsError], what:
 
 
 def from_plain(made: type[Made], table: Any, error: type[DuckpletsError], what: str = "") -> Made:
-    """Build settings from a table of TOML or JSON, where ``false`` may stand for None."""
+    """Build settings from a table of TOML or JSON, in which ``false`` may mean None."""
     where = f"{what}: " if what else ""
     known = {field.name: field for field in fields(made) if field.init}  # type: ignore[arg-type]
     if not isinstance(table, Mapping):
@@ -182,7 +181,7 @@ def from_plain(made: type[Made], table: Any, error: type[DuckpletsError], what: 
             raise error(f"{where}unknown key {value_shown(key)}{close}; keys: {', '.join(known)}")
     for name, field in known.items():
         if name not in table and field.default is MISSING and field.default_factory is MISSING:
-            raise error(f"{where}{name} is missing")
+            raise error(f"{where}{name} is missing; give it")
     values = dict(table)
     for name, value in table.items():
         kind, is_optional = _read_otherwise(made).get(name, (None, False))  # type: ignore[arg-type]
@@ -195,19 +194,18 @@ def from_plain(made: type[Made], table: Any, error: type[DuckpletsError], what: 
 
 @cache
 def _read_otherwise(made: Any) -> dict[str, tuple[Any, bool]]:
-    """Return of each field its kind, if that holds settings, and whether false is None."""
+    """Return for each field its kind, if it contains settings, and whether ``false`` is None."""
     found = {}
     for name, kind in kinds_of(made).items():
         parts = _parts(kind)
         is_optional = types.NoneType in parts and bool not in parts
-        found[name] = kind if _holds_settings(kind) else None, is_optional
+        found[name] = kind if _has_settings(kind) else None, is_optional
     return found
 
 
 @cache
-def _holds_settings(kind: Any) -> bool:
-    parts = _parts(kind)
-    return any(is_dataclass(of) or any(map(_holds_settings, get_args(of))) for of in parts)
+def _has_settings(kind: Any) -> bool:
+    return any(is_dataclass(p) or any(map(_has_settings, get_args(p))) for p in _parts(kind))
 
 
 def _parts(kind: Any) -> list[Any]:
@@ -221,17 +219,17 @@ def _parts(kind: Any) -> list[Any]:
 
 
 def _read(kind: Any, value: Any, error: type[DuckpletsError], what: str) -> Any:
-    """Build the settings in a value of a kind from their tables; pass other values on."""
-    for part in filter(_holds_settings, _parts(kind)):
+    """Build the settings in a value of a kind from their tables; return other values unchanged."""
+    for part in filter(_has_settings, _parts(kind)):
         origin, inner = get_origin(part), get_args(part)
         if origin in (tuple, list, Sequence) and isinstance(value, list | tuple):
-            each = enumerate(value)
-            return tuple(_read(inner[0], one, error, f"{what}[{place}]") for place, one in each)
+            items = enumerate(value)
+            return tuple(_read(inner[0], item, error, f"{what}[{i}]") for i, item in items)
         if not isinstance(value, Mapping):
             continue
         if not is_dataclass(part):
-            named = value.items()
-            return {name: _read(inner[1], one, error, f"{what}[{name!r}]") for name, one in named}
+            pairs = value.items()
+            return {name: _read(inner[1], item, error, f"{what}[{name!r}]") for name, item in pairs}
         try:
             return from_plain(part, value, error)  # type: ignore[arg-type]
         except error as wrong:
@@ -240,18 +238,18 @@ def _read(kind: Any, value: Any, error: type[DuckpletsError], what: str) -> Any:
 
 
 def to_plain(value: Any, *, defaults: bool = True) -> Any:
-    """Return settings as values for JSON and TOML, without those that are None."""
+    """Return settings as values for JSON and TOML, without None values."""
     if is_dataclass(value) and not isinstance(value, type):
         plain = {}
         for field in fields(value):
-            own = getattr(value, field.name)
-            if field.init and own is not None and (defaults or own != field.default):
-                plain[field.name] = to_plain(own, defaults=defaults)
+            item = getattr(value, field.name)
+            if field.init and item is not None and (defaults or item != field.default):
+                plain[field.name] = to_plain(item, defaults=defaults)
         return plain
     if isinstance(value, Mapping):
-        return {name: to_plain(own, defaults=defaults) for name, own in value.items()}
+        return {name: to_plain(item, defaults=defaults) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain(own, defaults=defaults) for own in value]
+        return [to_plain(item, defaults=defaults) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -259,38 +257,38 @@ def to_plain(value: Any, *, defaults: bool = True) -> Any:
 
 
 class _Misfit(Exception):  # noqa: N818 - it becomes the error that a caller names
-    """A value, or one within it, is not of its kind."""
+    """A value, or a part of it, is not of its kind."""
 
     def __init__(self, value: Any, kind: Any, hint: str = "") -> None:
         super().__init__()
         self.value, self.kind, self.hint, self.at = value, kind, hint, ""
 
     def error(self, error: type[DuckpletsError], name: str, what: str) -> DuckpletsError:
-        """Return the error that names the setting and what it should be."""
+        """Return the error that names the setting and its kind."""
         where = f"{what}: {name}{self.at}" if what else f"{name}{self.at}"
         return error(f"{where}={value_shown(self.value)}: give {_wanted(self.kind)}{self.hint}")
 
 
 class _Kinds:
-    """The alternatives of a kind but None, each with its rules, origin and parts."""
+    """The alternatives of a kind except None, each with its rules, origin and parts."""
 
     def __init__(self, kind: Any) -> None:
-        self.kind, every = kind, list(_taken_apart(kind))
-        self.several = [one for one in every if one[0] not in (None, types.NoneType)]
-        self.is_optional = len(self.several) < len(every)
+        self.kind, alternatives = kind, list(_alternatives(kind))
+        self.several = [a for a in alternatives if a[0] not in (None, types.NoneType)]
+        self.is_optional = len(self.several) < len(alternatives)
 
 
 _kinds = cache(_Kinds)
 
 
-def _taken_apart(kind: Any, rules: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def _alternatives(kind: Any, rules: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         own = tuple(rule for rule in kind.__metadata__ if isinstance(rule, Bounds | Name))
-        yield from _taken_apart(parts[0], own + rules)
+        yield from _alternatives(parts[0], own + rules)
     elif origin in (Union, types.UnionType):
         for part in parts:
-            yield from _taken_apart(part, rules)
+            yield from _alternatives(part, rules)
     elif origin in (tuple, list, Sequence):
         yield kind, rules, Sequence, (_kinds(parts[0]),)
     elif isinstance(origin, type) and issubclass(origin, Mapping):
@@ -312,10 +310,7 @@ def _fitted(value: Any, kinds: _Kinds) -> Any:
             closest = misfit if misfit.at else closest
             hint = hint or misfit.hint
             continue
-        for rule in rules:
-            if not rule.admits(fitted):
-                break
-        else:
+        if all(rule.admits(fitted) for rule in rules):
             return fitted
     raise closest or _Misfit(value, kinds.kind, hint)
 
@@ -328,7 +323,7 @@ def _of_kind(value: Any, kind: Any, origin: Any, parts: tuple[Any, ...]) -> Any:
             if isinstance(value, str):
                 if value.isascii() or not SURROGATE.search(value):
                     return value
-                hint = "; it holds half of a pair of characters, which nothing can store"
+                hint = "; it holds half of a pair of characters: remove it"
         elif kind is float or kind is int:
             if not isinstance(value, bool) and isinstance(value, _NUMBERS[kind]):
                 try:
@@ -350,8 +345,8 @@ def _of_kind(value: Any, kind: Any, origin: Any, parts: tuple[Any, ...]) -> Any:
     elif origin is Sequence and isinstance(value, list | tuple):
         return tuple(_within(place, part, parts[0]) for place, part in enumerate(value))
     elif origin is Mapping and isinstance(value, Mapping):
-        each = value.items()
-        return FrozenMapping({_within(n, n, parts[0]): _within(n, v, parts[1]) for n, v in each})
+        items = value.items()
+        return FrozenMapping({_within(n, n, parts[0]): _within(n, v, parts[1]) for n, v in items})
     raise _Misfit(value, kind, hint)
 
 
@@ -404,17 +399,17 @@ def value_shown(value: Any) -> str:
 
 
 def misfit(value: Any, shape: Any) -> str:
-    """Return where and how a JSON value does not fit a shape, or an empty text."""
+    """Return the place and the problem of a JSON value that does not fit a shape, or ""."""
     wrong = _wrong_in(value, shape)
     return wrong and f"it{wrong}"
 
 
 def _wrong_in(value: Any, shape: Any) -> str:
-    """Return what is wrong, after where it is."""
+    """Return the place and the problem, to follow "it"."""
     if isinstance(value, dict | list) and isinstance(shape, type(value)):
         return _wrong_within(value, shape)
     if isinstance(shape, tuple):
-        fits = any(not _wrong_in(value, one) for one in shape)
+        fits = any(not _wrong_in(value, alternative) for alternative in shape)
         return "" if fits else f" is {value_shown(value)}, not {_called(shape)}"
     if isinstance(shape, dict | list):
         return f" is {value_shown(value)}, not {_called(shape)}"

@@ -31,19 +31,19 @@ def stage(
         @functools.wraps(verb)
         def logged(*arguments: P.args, **named: P.kwargs) -> R:
             first = getattr(arguments[0], "path", arguments[0]) if arguments else None
-            what = f"{name} {shown(first)}" if isinstance(first, str | PathLike) else name
+            label = f"{name} {shown(first)}" if isinstance(first, str | PathLike) else name
             begun = time.monotonic()
-            log.info("%s: begins", what, stacklevel=2)  # logged as from the verb's caller
+            log.info("%s: begins", label, stacklevel=2)  # with the place of the caller
             try:
                 with nullcontext() if within is None else within(arguments[0]):
                     found = verb(*arguments, **named)
             except BaseException as error:
                 seconds, kind = time.monotonic() - begun, type(error).__name__
-                log.info("%s: ended by %s after %.3f s", what, kind, seconds, stacklevel=2)
+                log.info("%s: ended by %s after %.3f s", label, kind, seconds, stacklevel=2)
                 raise
             counted = ", ".join(f"{key} {count:,}".strip() for key, count in counts(found).items())
             seconds, counted = time.monotonic() - begun, f": {counted}" if counted else ""
-            log.info("%s: done in %.3f s%s", what, seconds, counted, stacklevel=2)
+            log.info("%s: done in %.3f s%s", label, seconds, counted, stacklevel=2)
             return found
 
         return logged
@@ -57,8 +57,8 @@ def counts(found: object) -> dict[str, int]:
     if isinstance(found, int):
         return {} if isinstance(found, bool) else {"": found}
     if isinstance(found, list | tuple):
-        for each in found:
-            total.update(counts(each) if is_dataclass(each) else {})
+        for report in found:
+            total.update(counts(report) if is_dataclass(report) else {})
     elif isinstance(found, Mapping):
         for key, value in found.items():
             total.update({str(key): value} if isinstance(value, int) else counts(value))

@@ -1,8 +1,8 @@
-"""Take tables that users give, block by block, with columns of the types that are needed.
+"""Read tables from users block by block, and convert columns to the needed types.
 
 Arrow, a data frame, a data set, dicts, a mapping, a Parquet file ─blocks→ tables ─typed→ columns
 
-Every function takes ``what`` is done with the table, for messages, and the class of its errors.
+Every function takes ``what``, the use of the table in messages, and the class of its errors.
 """
 
 from __future__ import annotations
@@ -32,56 +32,57 @@ _FITTING: dict[pa.DataType, tuple[str, tuple[Any, ...]]] = {
 }
 
 
-def blocks(given: Any, what: str, error: type[DuckpletsError]) -> Iterator[pa.Table]:
+def blocks(data: Any, what: str, error: type[DuckpletsError]) -> Iterator[pa.Table]:
     """Yield the rows of a table in blocks; the first may be empty."""
     try:
-        for block in _read(given, what, error):
+        for block in _read(data, what, error):
             for low in range(0, max(1, block.num_rows), _ROWS):
                 yield block.slice(low, _ROWS)
     except (pa.ArrowException, OSError) as why:
-        raise error(f"{what}: {shown(repr(given), 80)} cannot be read: {shown(why)}") from why
+        raise error(f"{what}: {shown(repr(data), 80)} cannot be read: {shown(why)}") from why
 
 
-def table_of(given: Any, what: str, error: type[DuckpletsError]) -> pa.Table:
+def table_of(data: Any, what: str, error: type[DuckpletsError]) -> pa.Table:
     """Return all rows of a table."""
-    found = list(blocks(given, what, error))
-    try:  # of dicts every block has the types and names that its own rows show
+    found = list(blocks(data, what, error))
+    try:  # blocks of dicts may differ in types and names
         return pa.concat_tables(found, promote_options="permissive") if found else pa.table({})
     except pa.ArrowException as why:
         raise error(f"{what}: its rows are of several types: {shown(why)}") from why
 
 
-def _read(given: Any, what: str, error: type[DuckpletsError]) -> Iterator[pa.Table]:
-    if isinstance(given, str | Path):
+def _read(data: Any, what: str, error: type[DuckpletsError]) -> Iterator[pa.Table]:
+    if isinstance(data, str | Path):
         from pyarrow import parquet
 
-        with parquet.ParquetFile(given) as file:
+        with parquet.ParquetFile(data) as file:
             yield file.schema_arrow.empty_table()
-            yield from map(_table, file.iter_batches(_ROWS))
-    elif isinstance(given, Mapping):
-        yield pa.table({name: _column(of, name, what, error) for name, of in given.items()})
-    elif hasattr(given, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(given)
+            for batch in file.iter_batches(_ROWS):
+                yield pa.Table.from_batches([batch])
+    elif isinstance(data, Mapping):
+        yield _table(data, what, error)
+    elif hasattr(data, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(data)
         yield pa.Table.from_batches([], reader.schema)
-        yield from map(_table, reader)
-    elif hasattr(given, "with_format"):  # a datasets.Dataset, whose dicts take far longer
-        yield from given.with_format("arrow").iter(_ROWS)
-    elif isinstance(given, Iterable) and not isinstance(given, bytes):
-        rows = iter(given)
-        while some := list(islice(rows, _ROWS)):
-            if other := [row for row in some if not isinstance(row, Mapping)]:
-                raise error(f"{what}: a row is no dict: {shown(repr(other[0]), 80)}")
-            columns = {name: [row.get(name) for row in some] for name in some[0]}
-            yield pa.table({name: _column(of, name, what, error) for name, of in columns.items()})
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+    elif hasattr(data, "with_format"):  # a datasets.Dataset, whose dicts take far longer
+        yield from data.with_format("arrow").iter(_ROWS)
+    elif isinstance(data, Iterable) and not isinstance(data, bytes):
+        rows = iter(data)
+        while block := list(islice(rows, _ROWS)):
+            if wrong := [row for row in block if not isinstance(row, Mapping)]:
+                raise error(f"{what}: a row is no dict: {shown(repr(wrong[0]), 80)}")
+            yield _table({name: [row.get(name) for row in block] for name in block[0]}, what, error)
     else:
         raise error(
-            f"{what}: {shown(repr(given), 80)} is no table; give Arrow, a data frame, dicts, a "
+            f"{what}: {shown(repr(data), 80)} is no table; give Arrow, a data frame, dicts, a "
             f"mapping of columns, or the path of a Parquet file"
         )
 
 
-def _table(batch: pa.RecordBatch) -> pa.Table:
-    return pa.Table.from_batches([batch])
+def _table(columns: Mapping[str, Any], what: str, error: type[DuckpletsError]) -> pa.Table:
+    return pa.table({name: _column(values, name, what, error) for name, values in columns.items()})
 
 
 def _column(values: Any, name: str, what: str, error: type[DuckpletsError]) -> pa.Array:
@@ -92,7 +93,7 @@ def _column(values: Any, name: str, what: str, error: type[DuckpletsError]) -> p
             return pa.FixedSizeListArray.from_arrays(flat, max(1, values.shape[1]))
         try:
             return pa.array(values)
-        except OverflowError:  # half of all hashes: Arrow takes Python's integers for signed ones
+        except OverflowError:  # half of all hashes: Arrow reads Python's integers as signed
             return pa.array(values, pa.uint64())
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as why:
         raise error(f"{what}: {name} cannot be read: {shown(why)}") from why
@@ -104,7 +105,7 @@ def one_of(
     what: str,
     error: type[DuckpletsError],
 ) -> tuple[str, ...]:
-    """Return the set of columns, of several, that a table has; it must be one."""
+    """Return the one set of columns that a table has; refuse none or several."""
     found = [form for form in forms if {*form} <= {*names}]
     if len(found) == 1:
         return found[0]
@@ -124,11 +125,11 @@ def typed(
     error: type[DuckpletsError],
     first: int = 0,
 ) -> pa.Table:
-    """Return columns in the types they must have, without nulls; its rows count from ``first``."""
+    """Return columns in needed types, without nulls; messages count rows from ``first``."""
     columns = {}
     for name, kind in kinds.items():
         if table.column_names.count(name) != 1:
-            raise error(f"{what}: the table has no column {name!r}, or two")
+            raise error(f"{what}: the table has no column {name!r}, or two; give one")
         found = table[name]
         if found.null_count:
             row = first + pc.index(pc.is_null(found), True).as_py()

@@ -1,11 +1,11 @@
-"""Refuse conditions that are anything but listed functions of known columns.
+"""Refuse conditions with anything except listed functions of known columns.
 
-DuckDB's own reading of a text is searched, so a subquery, a lambda, a file or a setting has no
-way in, however it is written. Functions are an allow-list (``allowed.toml``), with how much longer
-than their arguments their results can be: DuckDB calls ``getvariable`` and ``repeat`` consistent,
-too.
+The check searches the tree of DuckDB's own parser. So it finds a subquery, a lambda, a file or a
+setting in any spelling. Functions are on a list (``allowed.toml``), with the growth of their
+results over their arguments. DuckDB's own label does not suffice: it calls ``getvariable`` and
+``repeat`` consistent, too.
 
-Checks raise a bare reason; ``parse`` adds the condition it is about.
+Checks raise a bare reason; ``parse`` adds the condition.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _QUOTED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*\"""")
 # DuckDB binds == and ~~ tighter than = and LIKE, and sqlglot does not.
 _UNREAD = re.compile(r"--|/\*|==|:=|\b[a-z]''|[^\w\s()\[\],.:+\-*/%|=!<>'\"]", re.IGNORECASE)
 _BRACKET = re.compile(r"[(\[\])]|\bcase\b|\bend\b", re.IGNORECASE)
-_LINK = re.compile(r"[)\]]\s*[.\[]")  # at each, sqlglot walks all that precedes it
+_LINK = re.compile(r"[)\]]\s*[.\[]")  # at each, sqlglot walks all text before it
 _CLASSES, _OPERATORS = _words("grammar", "classes"), _words("grammar", "operators")
 _SIGNS, _GRAMMAR = _words("grammar", "signs"), _words("grammar", "signs", "calls")
 _TYPES, _CLOCKS = _words("names", "types"), _words("names", "clocks")
@@ -66,15 +66,15 @@ def short(text: str) -> str:
 
 
 def check_text(text: str) -> None:
-    """Refuse texts that no parser should see: too long, too deep, or with comments."""
+    """Refuse texts that are too long or too deep for a parser, or have comments."""
     if len(text) > _LONGEST:
         raise RecipeError(f"{len(text)} characters, and {_LONGEST} are allowed")
     if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
-        raise RecipeError("it holds a NUL or half a surrogate pair, which no text has")
+        raise RecipeError("it holds a NUL or half a surrogate pair: remove it")
     bare = _QUOTED.sub(lambda quoted: quoted[0][0] * 2, text)
     if found := _UNREAD.search(bare):
-        what = "a comment" if found[0] in ("--", "/*") else found[0]
-        raise RecipeError(f"{what} is not allowed: {short(bare[found.start() :])}")
+        name = "a comment" if found[0] in ("--", "/*") else found[0]
+        raise RecipeError(f"{name} is not allowed: {short(bare[found.start() :])}")
     if len(_LINK.findall(bare)) > _DEEPEST:
         raise RecipeError(f"more than {_DEEPEST} subscripts or dots after a bracket")
     depth = 0
@@ -95,18 +95,18 @@ def check_reading(
     columns: Collection[str] = COLUMNS,
     text: str = "",
 ) -> tuple[Form, int]:
-    """Check a reading of ``SELECT (text)``; return its form and its columns."""
+    """Check a reading of ``SELECT (text)``; return its form and the number of its columns."""
     found: list[dict[str, Any]] = []
     frame, selected = form(reading, found)
     if frame["error"]:
         raise RecipeError(f"not a condition in DuckDB's SQL: {short(frame['error_message'])}")
     if len(selected) != 1 or frame != form(plain)[0]:
-        raise RecipeError("one condition is wanted, and nothing beside it")
+        raise RecipeError("give one condition, without any other SQL")
     for node in reversed(found):
         kind = node.get("class", "CONSTANT")
         if kind not in _CLASSES and node["type"] not in _OPERATORS:
-            what = node["type"] if kind == "OPERATOR" else kind
-            raise RecipeError(f"a {what.lower()} is not allowed{_from(node, text)}")
+            name = node["type"] if kind == "OPERATOR" else kind
+            raise RecipeError(f"a {name.lower()} is not allowed{_from(node, text)}")
     for node in found:
         if node.get("alias") or (node.get("name") and "expression" in node):
             raise RecipeError("a named argument is not allowed")
@@ -120,14 +120,14 @@ def check_reading(
 
 
 def _from(node: dict[str, Any], text: str) -> str:
-    """Return where in a text a node begins, as words for a message; empty if unknown."""
+    """Return the text from the beginning of a node, for a message, or "" if unknown."""
     place = int(node.get("query_location", 0)) - _BEFORE
     rest = text.encode()[place:].decode(errors="ignore") if 0 <= place < len(text.encode()) else ""
     return f": {short(rest)}" if rest else ""
 
 
 def form(reading: str, found: list[dict[str, Any]] | None = None) -> Form:
-    """Return frame and selected expressions of a reading, adding its parts to ``found``."""
+    """Return frame and selected expressions of a reading; add its parts to ``found``."""
 
     def gathered(node: dict[str, Any]) -> dict[str, Any]:
         if found is not None:
@@ -148,16 +148,16 @@ def _form(node: dict[str, Any]) -> dict[str, Any]:
     elif kind == "TYPE":
         node["type_name"] = node["qualified_name"] = _type_name(node)
     elif kind == "VALUE_CONSTANT":
-        value = node.get("value") or {"type": {}}  # of DuckDB 1.5; 2.0 has the literal
+        value = node.get("value") or {"type": {}}  # DuckDB 1.5; 2.0 has ``literal``
         known = {"kind": value["type"].get("id"), "text": value.get("value")}
         literal = node.get("literal") or known
         if literal["kind"] in ("INTEGER", "STRING", "VARCHAR"):
             number = literal["kind"] == "INTEGER"
             text = str(literal["text"]).replace("_", "") if number else literal["text"]
             node = {"class": "CONSTANT", "type": kind, "text": text}
-        elif literal["kind"] == "NUMERIC":  # of 2.0: .5 is 0.5
+        elif literal["kind"] == "NUMERIC":  # 2.0: .5 is 0.5
             node = {"class": "CONSTANT", "type": kind, "text": literal["text"].lstrip("0")}
-        elif literal["kind"] == "DECIMAL":  # of 1.5, where .5 has fewer digits
+        elif literal["kind"] == "DECIMAL":  # 1.5, where .5 has fewer digits
             value["type"]["type_info"].pop("width")
     elif kind in _POSITIVE:
         node["type"] = _POSITIVE[kind]
@@ -166,7 +166,7 @@ def _form(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _type_name(node: dict[str, Any]) -> str:
-    own = (node.get("type_info") or {}).get("name")  # of a type unknown to DuckDB
+    own = (node.get("type_info") or {}).get("name")  # for a type unknown to DuckDB
     name = str(own or node.get("id") or node.get("type_name")).lower()
     return str(_RULES["types"].get(name, name))
 
@@ -183,12 +183,10 @@ def _check_column(parts: list[str], sides: Collection[str], columns: Collection[
     if name in _CLOCKS and not qualifiers:
         _refuse_clock(name)
     if sides and (len(qualifiers) != 1 or qualifiers[0] not in sides):
-        whose = short(name)
-        raise RecipeError(f"column {written}: say whose, as in anchor.{whose} or negative.{whose}")
+        bare = short(name)
+        raise RecipeError(f"column {written}: write anchor.{bare} or negative.{bare}")
     if not sides and qualifiers:
-        raise RecipeError(
-            f"column {written}: a selector looks at one row, so write {short(name)} alone"
-        )
+        raise RecipeError(f"column {written}: a selector reads one row, so write {short(name)}")
     if name not in columns:
         known = ", ".join(columns)
         raise RecipeError(f"unknown column {written}{nearest(name, columns)}; columns: {known}")
@@ -211,4 +209,4 @@ def _check_function(node: dict[str, Any]) -> None:
 
 
 def _refuse_clock(name: str) -> None:
-    raise RecipeError(f"{name} is not allowed: a sample must be the same whenever it is drawn")
+    raise RecipeError(f"{name} is not allowed: a sample must be the same at any time")

@@ -1,10 +1,10 @@
-"""Refuse conditions whose functions may take too many steps, or make too much text.
+"""Refuse conditions whose functions may take too many steps, or produce too much text.
 
-What a condition costs is bounded before it runs: DuckDB stops a statement only between vectors of
-2,048 rows, and counts not what functions make of texts. So what grows with two texts at once (a
-distance, a search, a replacement) takes only one that is short, and copies of a text are few.
+The cost of a condition is limited before it runs. DuckDB stops a statement only between vectors of
+2,048 rows, and does not limit the texts that functions produce. So a function whose time grows with
+two texts (a distance, a search, a replacement) needs one short text, and copies of a text are few.
 
-Checks raise a bare reason; ``parse`` adds the condition it is about.
+Checks raise a bare reason; ``parse`` adds the condition.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST = 10_000  # characters produced per row by all functions of a condition
 _ANY_LENGTH = 50  # assumed for a text of unknown length: 200 copies of it are allowed
 _LIST = 40  # bytes of a list per character: each may be an element
 _NUMBER = 40  # characters of a number, a date, an interval
-_FIXED = 64  # of a digest or of the name of a day
+_FIXED = 64  # characters of a digest or of the name of a day
 _STEPS = 25  # per character, for distances: 2,048 rows of them take three seconds
 
 _DISTANCES = {
@@ -38,7 +38,7 @@ _DISTANCES = {
 }
 _REGEXES = frozenset(n for n in FUNCTIONS if "regex" in n) - {"regexp_escape"}
 _SEARCHES = SPLITS - _REGEXES | {"contains", "instr", "replace", "split_part", "strpos"}
-_CUTS = {"left": 1, "right": 1, "substr": 2, "substring": 2}  # and which argument says how short
+_CUTS = {"left": 1, "right": 1, "substr": 2, "substring": 2}  # and the argument with the length
 _PUT_IN = ("replace", "regexp_replace")  # their third argument
 _SHORTENED = ("chr", "dayname", "md5", "monthname", "sha1", "sha256")
 _EITHER = ("coalesce", "concat", "greatest", "if", "ifnull", "least", "nullif")  # list or text
@@ -64,8 +64,8 @@ def check_costs(tree: exp.Expression, texts: frozenset[str] = LONG_COLUMNS) -> N
         raise RecipeError(f"a chain of more than {_LONGEST_CHAIN}: use parentheses or IN (…)")
     if costs.made > _MOST:
         raise RecipeError(
-            f"its functions make up to {costs.made} characters a row, and {_MOST} are allowed (a "
-            f"text counts as {_ANY_LENGTH}, {_STEPS} steps of a distance as one): write text[:100]"
+            f"its functions produce up to {costs.made} characters a row, and {_MOST} are allowed "
+            f"(a text counts {_ANY_LENGTH}, {_STEPS} steps of a distance one): write text[:100]"
         )
 
 
@@ -124,7 +124,7 @@ class Costs:
         elif kind == "SimilarTo":
             self._check_regex(node, sizes[0], parts[1], repeated=False)
         elif kind == "In" and node.args.get("field") and not sizes[1].is_list:
-            _check_short(sizes[0], "what is looked for", node)
+            _check_short(sizes[0], "the searched text", node)
         if isinstance(node, exp.Predicate | exp.Interval | exp.Binary | exp.Unary | exp.Extract):
             return total if kind in ("DPipe", "Dot", "Paren") else Size()
         return total._replace(is_list=True) if kind == "Array" else total
@@ -132,14 +132,14 @@ class Costs:
     def _function(
         self, node: Any, name: str, args: list[Any], sizes: list[Size], total: Size
     ) -> Size:
-        """Return the size of a function's result, checking functions that take many steps."""
+        """Return the size of the result of a function, and check functions with many steps."""
         first, growth = sizes[0], GROWTH.get(name, _LIST)
         if name in _DISTANCES:
             for size in sizes:
                 _check_short(size, "each text", node)
             self.made += int(_DISTANCES[name] * first.chars * sizes[-1].chars / _STEPS)
         elif name in _SEARCHES and len(args) > 1 and not first.is_list:
-            _check_short(sizes[1], "what is looked for", node)
+            _check_short(sizes[1], "the searched text", node)
         elif name in _REGEXES and len(args) > 1:
             options = args[3:] if name == "regexp_replace" else []
             repeated = any(not part.is_string or "g" in part.name for part in options)
@@ -152,7 +152,7 @@ class Costs:
         if len(args) - 1 == _CUTS.get(name):
             return _cut(first, args[-1])
         if name in _PUT_IN and len(args) > 2:
-            _check_short(sizes[2], "what is put in", node)
+            _check_short(sizes[2], "the replacement", node)
             growth += sizes[2].chars
             if name == "replace" and args[1].is_string:
                 growth = max(1, -(-sizes[2].chars // max(1, len(args[1].name))))
@@ -164,37 +164,37 @@ class Costs:
         fixed = pattern.is_string and len(pattern.name) <= SHORT
         _check(fixed, f"a regular expression is quoted text of at most {SHORT} characters", node)
         for least, most in _COUNTED.findall(pattern.name):
-            many = len(least + most) > 8
-            counts *= SHORT + 1 if many else max(1, int(least or 0), int(most or 0))
+            is_huge = len(least + most) > 8
+            counts *= SHORT + 1 if is_huge else max(1, int(least or 0), int(most or 0))
         _check(counts <= SHORT, f"it repeats more than {SHORT} times", node)
         if repeated:
             self._make(text._replace(is_list=True))
             if _ENDLESS.search(pattern.name) and not _ONE_ATOM.fullmatch(pattern.name):
-                _check_short(text, "what is searched again and again for a* beside others", node)
+                _check_short(text, "a text that is searched repeatedly for a* and more", node)
 
 
-def _check(holds: bool, why: str, node: Any) -> None:
-    if not holds:
+def _check(fits: bool, why: str, node: Any) -> None:
+    if not fits:
         raise RecipeError(f"{why}: {sql_of(node)}")
 
 
-def _check_short(size: Size, what: str, node: Any) -> None:
+def _check_short(size: Size, noun: str, node: Any) -> None:
     is_short = not size.is_long and size.chars <= SHORT
-    _check(is_short, f"{what} has at most {SHORT} characters, as in text[:{SHORT}]", node)
+    _check(is_short, f"{noun} has at most {SHORT} characters, as in text[:{SHORT}]", node)
 
 
 def _check_stars(node: Any, kind: str) -> None:
-    """Refuse patterns for which DuckDB tries every position for each of several stars."""
+    """Refuse patterns with several stars: DuckDB tries every position for each of them."""
     pattern, star = node.expression.unnest(), _STARS[kind]
     why = "a pattern is quoted text (contains(), starts_with(), ends_with() take a computed one)"
     _check(pattern.is_string and len(pattern.name) <= SHORT, why, node)
     plain = kind == "Like" and "_" not in pattern.name and type(node.parent).__name__ != "Escape"
-    why = f"a text is searched anew for each {star} before the last: write regexp_matches(text, …)"
+    why = f"each {star} before the last searches the text again: write regexp_matches(text, …)"
     _check(plain or pattern.name.rstrip(star).count(star) < 2, why, node)
 
 
 def _cut(size: Size, end: Any) -> Size:
-    """Return the size of a value cut after so many characters."""
+    """Return the size of a value cut after ``end`` characters."""
     chars = _integer(end)
     if chars is None or size.is_list:
         return size
@@ -202,7 +202,7 @@ def _cut(size: Size, end: Any) -> Size:
 
 
 def _integer(node: Any) -> int | None:
-    """Return a literal non-negative integer, else None."""
+    """Return a literal non-negative integer, or None."""
     literal = node is not None and type(node).__name__ == "Literal" and not node.is_string
     return int(node.name) if literal and node.name.isdigit() and len(node.name) < 10 else None
 

@@ -1,15 +1,15 @@
 """Parse and check the conditions of users, and return sqlglot trees.
 
-text ─DuckDB's parser→ allowed ─sqlglot→ the same again ─→ bounded (costs) ─→ tree
+text ─DuckDB's parser→ allowed ─sqlglot→ equal again? ─→ limited (costs) ─→ tree
 
 A condition is one boolean expression over the columns of a record and one of its sections. DuckDB's
-parser reads it, and only listed things may occur (``allowed``). sqlglot reads it too, for
-composing pools: its tree counts only if DuckDB reads it back as the same, with and without
-parentheses around every part.
+parser reads it, and only listed elements may occur (``allowed``). The library sqlglot reads it too,
+for composing pools. Its tree is used only if DuckDB reads it back as the same condition, with and
+without parentheses around every part.
 
-Functions reach DuckDB under the name the user gave: sqlglot's own function nodes are switched off,
-since they rewrite calls between dialects. Importing this module imports sqlglot, so recipes import
-it only if they have a condition.
+Functions keep the name that the user wrote: sqlglot's own function nodes are switched off, since
+they rewrite calls between dialects. Importing this module imports sqlglot, so recipes import it
+only if they have a condition.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _OF_CHUNKS = {"kind", "window_index"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairCondition:
-    """A condition on an anchor and a candidate negative, taken apart for a join."""
+    """A condition on an anchor and a candidate negative, split into terms for a join."""
 
     tree: exp.Expression  # over the columns ``anchor.a0, anchor.a1, …, negative.n0, …``
     anchor_terms: tuple[exp.Expression, ...]  # meaning of a0, a1, …, over columns of ``slot``
-    negative_terms: tuple[exp.Expression, ...]  # likewise n0, n1, …
+    negative_terms: tuple[exp.Expression, ...]  # meaning of n0, n1, …, in the same way
     equality: bool  # if the condition is true, an anchor term equals a negative term
-    # If it is false, one does. (If it is NULL, as ``!=`` with a NULL, nothing follows.)
+    # If it is false, an anchor term equals a negative term. (A NULL result implies nothing.)
     inequality: bool
-    tells_apart: bool  # it is a conjunction of equalities, and of terms of one side
+    is_conjunctive: bool  # it is a conjunction of equalities, and of terms of one side
 
 
 @lru_cache(maxsize=4096)
@@ -61,14 +61,14 @@ def pair_condition(text: str) -> PairCondition:
         tree=tree,
         anchor_terms=tuple(terms["anchor"].values()),
         negative_terms=tuple(terms["negative"].values()),
-        equality=_has_equality(tree, holds=True),
-        inequality=_has_equality(tree, holds=False),
-        tells_apart=all(map(_tells_apart, _conjuncts(tree))),
+        equality=_has_equality(tree, is_true=True),
+        inequality=_has_equality(tree, is_true=False),
+        is_conjunctive=all(map(_is_simple, _conjuncts(tree))),
     )
 
 
 def free_condition(text: str, columns: Mapping[str, bool]) -> exp.Expression:
-    """Parse a condition over other columns, in lower case; true ones hold texts of any length."""
+    """Parse a condition over other columns; True marks columns with texts of any length."""
     texts = frozenset(name for name, is_long in columns.items() if is_long)
     tree = _parse(text, columns=tuple(columns), texts=texts)
     for column in tree.find_all(exp.Column):
@@ -82,29 +82,29 @@ def _parse(
     columns: Collection[str] = COLUMNS,
     texts: frozenset[str] = LONG_COLUMNS,
 ) -> exp.Expression:
-    """Parse and check a condition over plain columns, or those of the named sides."""
+    """Parse and check a condition over plain columns, or over the columns of sides."""
     if not text.strip():
         raise RecipeError(f"a condition is SQL text such as \"role = 'anchor'\", not {text!r}")
     try:
         check_text(text)
         # sqlglot reads INTERVAL '3 days' as this, DuckDB as a cast
-        said = _SPAN.sub(r"\1'\2' \3", text)
-        (frame, meant), named = check_reading(reading(said), reading("TRUE"), sides, columns, said)
+        sql = _SPAN.sub(r"\1'\2' \3", text)
+        (frame, parts), count = check_reading(reading(sql), reading("TRUE"), sides, columns, sql)
         dialect, parser = _grammar()
-        tokens = dialect.tokenize(said)
+        tokens = dialect.tokenize(sql)
         _read_as_columns(tokens, parser.TYPE_TOKENS)
         tree: exp.Expression
-        (tree,) = parser(dialect=dialect).parse_into(exp.Condition, tokens, said)
+        (tree,) = parser(dialect=dialect).parse_into(exp.Condition, tokens, sql)
         whole = _parenthesised(tree)
         both = form(reading(tree.sql(dialect=dialect), whole))
-        if both != (frame, meant * 2) or len(list(tree.find_all(exp.Column))) != named:
+        if both != (frame, parts * 2) or len(list(tree.find_all(exp.Column))) != count:
             raise RecipeError(f"put parentheses around its parts; it was read as {short(whole)}")
         _check_value(tree)
         check_costs(tree, texts)
     except RecipeError as error:
         raise _refusal(text, str(error)) from None
     except (errors.SqlglotError, ValueError) as error:
-        raise _refusal(text, "not a condition that is read in one way: simplify it") from error
+        raise _refusal(text, "an ambiguous condition: simplify it") from error
     except RecursionError as error:
         raise _refusal(text, "nested too deeply") from error
     return tree
@@ -116,7 +116,7 @@ def _refusal(condition: str, why: str) -> RecipeError:
 
 @cache
 def _grammar() -> tuple[Any, Any]:
-    """Return DuckDB's dialect, and its parser without function-specific knowledge."""
+    """Return DuckDB's dialect, and its parser without special rules for functions."""
     base: Any = DuckDB.Parser
     changed = {
         "FUNCTIONS": {},
@@ -138,15 +138,15 @@ def _read_as_columns(tokens: list[Any], types: set[Any]) -> None:
 
 def _parenthesised(tree: exp.Expression) -> str:
     """Return the SQL of a tree with parentheses around every operation."""
-    holder = exp.Paren(this=tree.copy())
-    for node in reversed(list(holder.walk())):
+    enclosed = exp.Paren(this=tree.copy())
+    for node in reversed(list(enclosed.walk())):
         operation = isinstance(node, exp.Binary | exp.Unary | exp.In | exp.Between | exp.Cast)
         chain = isinstance(node, exp.Connector) and type(node) is type(node.parent)
         if operation and not chain and not isinstance(node.parent, exp.Escape | exp.Paren):
             wrapper = exp.Paren()
             node.replace(wrapper)
             wrapper.set("this", node)
-    return str(holder.this.sql(dialect=DuckDB, copy=False))
+    return str(enclosed.this.sql(dialect=DuckDB, copy=False))
 
 
 def _check_value(tree: exp.Expression) -> None:
@@ -175,7 +175,7 @@ def _on_slot(tree: exp.Expression) -> exp.Expression:
 def _lift(tree: exp.Expression) -> tuple[exp.Expression, dict[str, dict[str, exp.Expression]]]:
     """Replace one-sided parts by numbered columns; return the tree, and the terms by SQL."""
     terms: dict[str, dict[str, exp.Expression]] = {"anchor": {}, "negative": {}}
-    holder = exp.Paren(this=tree)
+    enclosed = exp.Paren(this=tree)
     stack: list[Any] = [tree]
     while stack:
         node = stack.pop()
@@ -192,12 +192,12 @@ def _lift(tree: exp.Expression) -> tuple[exp.Expression, dict[str, dict[str, exp
             chain = isinstance(node, exp.Connector)
             parts = node.flatten(unnest=False) if chain else node.iter_expressions()
             stack.extend(reversed(list(parts)))
-    return holder.this, terms
+    return enclosed.this, terms
 
 
-def _has_equality(tree: exp.Expression, *, holds: bool) -> bool:
-    """Return whether the tree being true (or false) makes terms of both sides equal."""
-    stack: list[tuple[Any, bool]] = [(tree, holds)]
+def _has_equality(tree: exp.Expression, *, is_true: bool) -> bool:
+    """Return whether a true (or false) tree implies that terms of both sides are equal."""
+    stack: list[tuple[Any, bool]] = [(tree, is_true)]
     while stack:
         node, truth = stack.pop()
         if isinstance(node, exp.Paren | exp.Not):
@@ -215,7 +215,7 @@ def _conjuncts(tree: Any) -> list[Any]:
     return list(tree.flatten(unnest=False)) if isinstance(tree, exp.And) else [tree]
 
 
-def _tells_apart(part: Any) -> bool:
+def _is_simple(part: Any) -> bool:
     """Return whether a part is an equality of two terms, or a term of one side."""
     bare = part.unnest()
     sides = [bare.this, bare.expression] if isinstance(bare, exp.EQ | exp.NullSafeEQ) else [bare]
@@ -224,19 +224,19 @@ def _tells_apart(part: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A part of a condition that depends on a section's text, not on windows."""
+    """A part of a condition that depends on the text of a section, not on windows."""
 
     sql: str  # over columns of ``slot``
-    copies: int  # how many texts it produces, at most
+    copies: int  # largest number of texts that it produces
 
 
 def text_facts(
     tree: exp.Expression, where: str | None = None
 ) -> tuple[exp.Expression, dict[str, Fact]]:
-    """Replace what a condition needs of texts of rows ``where`` by columns of facts."""
-    holder = exp.Paren(this=tree.copy())
-    sizes, facts = Costs(holder).sizes, {}
-    stack: list[Any] = [holder.this]
+    """Replace parts of a condition on texts, in rows ``where``, by columns of facts."""
+    enclosed = exp.Paren(this=tree.copy())
+    sizes, facts = Costs(enclosed).sizes, {}
+    stack: list[Any] = [enclosed.this]
     while stack:
         node = stack.pop()
         columns = {column.name for column in node.find_all(exp.Column)}
@@ -251,4 +251,4 @@ def text_facts(
             node.replace(exp.column(name, table="slot"))
         else:
             stack.extend(node.iter_expressions())
-    return holder.this, facts
+    return enclosed.this, facts

@@ -16,20 +16,19 @@ __all__ = ["opened"]
 
 _LOCAL = re.compile(r"local:([1-9]\d{0,2})")
 _FORMS = (
-    "give None, 'local:4' for four processes of this machine, 'dask://HOST:PORT' for a cluster "
-    "that runs, or a distributed.Client"
+    "give None, 'local:4' for four processes of this machine, 'dask://HOST:PORT' for a running "
+    "cluster, or a distributed.Client"
 )
 
 
 @contextmanager
 def opened(engine: Any) -> Iterator[Engine]:
-    """Yield the engine an argument names, closed afterwards if it was opened here.
+    """Yield the engine that an argument names, and close it at the end if it was opened here.
 
     Args:
-        engine: None for the engine of ``DUCKPLETS_ENGINE``, or this process; ``local:N`` for at
-            most N processes, started on demand and ended afterwards; ``dask://HOST:PORT`` for the
-            scheduler of a cluster; a ``distributed.Client`` or any other ``Engine`` is used and
-            left open.
+        engine: None: the engine of ``DUCKPLETS_ENGINE``, or this process. ``local:N``: at most N
+            processes, started on demand and ended at the end. ``dask://HOST:PORT``: the scheduler
+            of a cluster. A ``distributed.Client`` or any other ``Engine`` is used and stays open.
 
     Raises:
         EngineError: It is none of these, or unreachable.

@@ -1,7 +1,7 @@
 """Run tasks on a cluster of Dask's ``distributed``."""
 
-# A worker may be lost with all its results. So a task carries all it needs: scattered data would be
-# lost with the worker. Dask also retries tasks that raise; only lost workers are counted here.
+# A worker may be lost with all its results. So a task carries its whole input: scattered data would
+# be lost with the worker. Dask retries tasks that raise. Here only lost workers are counted.
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from duckplets.engine.protocol import (
     MOST_LOSSES,
     TRIES,
     Part,
+    described,
     failed,
     lethal,
     name_of,
     run_part,
-    said,
     versions,
     windowed,
 )
@@ -51,8 +51,8 @@ def connected(address: str) -> Iterator[DaskEngine]:
         client = Client(address.replace("dask://", "tcp://", 1), timeout=_CONNECTING)
     except (OSError, ValueError) as error:
         raise EngineError(
-            f"engine={address!r}: no scheduler of Dask answers there ({said(error)}); "
-            f"'dask scheduler' tells its address when it starts"
+            f"engine={address!r}: no scheduler of Dask answers there ({described(error)}); "
+            f"'dask scheduler' prints its address when it starts"
         ) from error
     with client:
         yield of_client(client)
@@ -64,12 +64,12 @@ def of_client(client: Client) -> DaskEngine:
         client.wait_for_workers(1, timeout=_PATIENCE)
         allowed = client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.allowed_failures)
     except Exception as error:  # errors of Dask, of sockets, or of the other side
-        raise EngineError(f"no worker came to the cluster: {said(error)}") from error
+        raise EngineError(f"the cluster has no worker; start one: {described(error)}") from error
     return DaskEngine(client, int(allowed))
 
 
-def _given(job: Any) -> Any:
-    """Return a job; as a Dask task it is recomputed wherever it was lost."""
+def _unchanged(job: Any) -> Any:
+    """Return a job: Dask runs this task again if a worker lost the job."""
     return job
 
 
@@ -83,11 +83,11 @@ class _Sent:
 
 
 class DaskEngine:
-    """Run tasks on the workers of a cluster."""
+    """Runs tasks on the workers of a cluster."""
 
     def __init__(self, client: Client, allowed: int) -> None:
         self.client = client
-        self._allowed = allowed  # lost workers after which the scheduler itself gives up a task
+        self._allowed = allowed  # lost workers after which the scheduler stops a task
 
     @property
     def workers(self) -> int:
@@ -110,9 +110,9 @@ class _DaskJob:
     ) -> None:
         self._client, self._allowed = client, allowed
         self._function = name_of(function)
-        self._of = f"duckplets-{uuid4().hex}"
+        self._key = f"duckplets-{uuid4().hex}"
         self._versions = versions()
-        self._job = client.submit(_given, job, key=f"{self._of}-job", retries=TRIES - 1)
+        self._job = client.submit(_unchanged, job, key=f"{self._key}-job", retries=TRIES - 1)
         self._number = 0
         self.sent: deque[_Sent] = deque()
 
@@ -134,7 +134,7 @@ class _DaskJob:
             except Exception as error:
                 if first.future.status == "error":
                     raise failed(first.part.label, error) from None
-                first.losses += 1  # a result that was lost with its worker
+                first.losses += 1  # the worker was lost with its result
             else:
                 self.sent.popleft()
                 return found
@@ -143,9 +143,9 @@ class _DaskJob:
             first.future = self._submitted(first.part)
 
     def close(self) -> None:
-        """Release tasks that are no longer wanted."""
+        """Release the remaining tasks."""
         with suppress(Exception):  # the scheduler may have stopped
-            for future in [*(each.future for each in self.sent), self._job]:
+            for future in [*(task.future for task in self.sent), self._job]:
                 future.release()
 
     def _submitted(self, part: Part) -> Future[Any]:
@@ -160,7 +160,7 @@ class _DaskJob:
                     self._function,
                     self._job,
                     packed(part.input),
-                    key=f"{self._of}-{self._number}",
+                    key=f"{self._key}-{self._number}",
                     retries=TRIES - 1,
                 )
         except Exception as error:
@@ -179,13 +179,13 @@ class _DaskJob:
                 seen = time.monotonic()
             elif time.monotonic() - seen > _PATIENCE:
                 raise EngineError(
-                    f"the cluster has had no worker for {_PATIENCE:.0f} s; start some, and make "
-                    f"the same call again: what was stored for good stays"
+                    f"the cluster has had no worker for {_PATIENCE:.0f} s; start one, and make "
+                    f"the same call again: committed work stays"
                 )
 
     def _gone(self, error: BaseException | None) -> EngineError:
-        why = f" ({said(error)})" if error is not None else ""
+        why = f" ({described(error)})" if error is not None else ""
         return EngineError(
-            f"the cluster's scheduler does not answer any more{why}; when it runs again, make the "
-            f"same call again: what was stored for good stays"
+            f"the scheduler of the cluster does not answer{why}; start it, and make the same call "
+            f"again: committed work stays"
         )

@@ -14,7 +14,7 @@ __all__ = ["INLINE", "InlineEngine", "threaded"]
 
 
 class InlineEngine:
-    """Run tasks in this process; with ``threads`` ahead of the consumer, otherwise on request."""
+    """Runs tasks in this process, ahead of the consumer with ``threads``, or on request."""
 
     workers = 1
 
@@ -29,13 +29,13 @@ class InlineEngine:
         threads = self._threads
         with closing(
             Lookahead(calls, "duckplets-parts", most=min(threads, 1), threads=threads)
-        ) as made:
-            yield from made
+        ) as results:
+            yield from results
 
 
 INLINE = InlineEngine()
 
 
 def threaded(engine: Engine, threads: int) -> Engine:
-    """Return an engine that computes ahead in threads if the given one runs inline."""
+    """Return an engine that computes ahead in threads, instead of the inline engine."""
     return InlineEngine(threads) if engine is INLINE else engine

@@ -1,8 +1,8 @@
 """Run tasks in processes of this machine."""
 
-# A thread here owns a process, which has one task at a time. If the process is lost, the thread
-# starts another for the task. A ``ProcessPoolExecutor`` breaks as a whole, and outlives its parent.
-# The processes are programs, not forks: a script needs no ``__main__`` guard.
+# Each thread here owns a process, which has one task at a time. If the process is lost, the thread
+# starts another process for the task. A ``ProcessPoolExecutor`` breaks as a whole, and outlives its
+# parent. The processes are programs, not forks: a script needs no ``__main__`` guard.
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from duckplets.engine.protocol import (
     TRIES,
     Part,
     PartError,
+    described,
     failed,
     lethal,
     name_of,
     run_part,
-    said,
     versions,
     windowed,
 )
@@ -43,39 +43,39 @@ from duckplets.errors import DuckpletsError, EngineError
 
 _log = logging.getLogger("duckplets")
 
-# Each process is one worker: libraries must not start a thread per core in it.
+# Each process is one worker: libraries in it must not start a thread per core.
 _THREADS = ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from duckplets.engine.local import serve; serve()"
 )
 _WORTH = 3.0  # seconds that justify a process; starting it takes one of them
-_LEAVING = 1.0  # seconds a process has to end by itself
+_LEAVING = 1.0  # seconds in which a process may end by itself
 _LOST = (EOFError, OSError, pickle.UnpicklingError)  # errors of a pipe whose other end is gone
 
 
 @contextmanager
 def local(workers: int, *, most_losses: int = MOST_LOSSES) -> Iterator[LocalEngine]:
-    """Return an engine of at most so many processes, each started on demand."""
+    """Yield an engine of at most ``workers`` processes, each started on demand."""
     engine = LocalEngine(workers, most_losses)
     try:
         yield engine
     finally:
         engine.close()
-    engine.tell_if_small()
+    engine.warn_if_small()
 
 
 class _LocalJob:
-    """One function, by name, over some tasks that share a pickled job."""
+    """A function, by name, over tasks that share a pickled job."""
 
     def __init__(self, function: str, job: bytes) -> None:
         self.function, self.job = function, job
-        self.is_over = False  # its results are no longer wanted
-        self.running: set[_Process] = set()  # processes at work on it
+        self.is_over = False  # the caller wants no more results
+        self.running: set[_Process] = set()  # processes that run its tasks
 
 
 class LocalEngine:
-    """Run tasks in processes of this machine; see ``local``."""
+    """Runs tasks in processes of this machine; see ``local``."""
 
     def __init__(self, workers: int, most_losses: int = MOST_LOSSES) -> None:
         self.workers = workers
@@ -93,22 +93,22 @@ class LocalEngine:
     ) -> Generator[Any, None, None]:
         """Yield the results of a function for every task, in order; see ``Engine.map``."""
         work = _LocalJob(name_of(function), self._sent(job))
-        coming: list[Future[bytes]] = []
+        futures: list[Future[bytes]] = []
 
         def send(part: Part) -> None:
             data = self._sent(packed(part.input))
-            coming.append(self._threads.submit(self._made, work, part.label, data))
+            futures.append(self._threads.submit(self._made, work, part.label, data))
 
         def take() -> Any:
-            found = coming[0].result()  # kept in the list until done: Ctrl-C may end the waiting
-            del coming[0]
+            found = futures[0].result()  # stays in the list until done: Ctrl-C may end the wait
+            del futures[0]
             return unpacked(pickle.loads(found))
 
         try:
             yield from windowed(parts, self.workers * (1 + AHEAD), send, take)
         finally:
-            # Unwanted work is stopped: after this it writes no file.
-            running = [each for each in coming if not each.cancel()]
+            # Stop unwanted work: after this it writes no file.
+            running = [future for future in futures if not future.cancel()]
             with self._lock:
                 work.is_over = True
                 for process in work.running:
@@ -126,12 +126,12 @@ class LocalEngine:
         for process in processes:
             process.end(patience=2 * _LEAVING)
 
-    def tell_if_small(self) -> None:
-        """Log where the processes were not worth starting."""
+    def warn_if_small(self) -> None:
+        """Log a warning if the work was too small for processes."""
         if self._processes and self._worked < _WORTH * len(self._processes):
             _log.warning(
-                "%s: %s worked for %.1f s, which is not worth starting them: work as small as "
-                "this takes no longer without engine=",
+                "%s: %s worked for %.1f s, less than their start takes: such small work is as fast "
+                "without engine=",
                 self._name,
                 counted(len(self._processes), "process", "processes"),
                 self._worked,
@@ -143,15 +143,15 @@ class LocalEngine:
             return _pickled(value)
         except Exception as error:  # an object of the user may raise anything
             raise EngineError(
-                f"{self._name}: workers cannot be sent what they need ({said(error)}); define "
-                f"functions of your own in a module that can be imported, or pip install "
-                f"cloudpickle, which sends those of a script or a notebook"
+                f"{self._name}: a value cannot be sent to workers ({described(error)}); define "
+                f"functions in a module that can be imported, or pip install cloudpickle for "
+                f"functions of a script or a notebook"
             ) from error
 
-    # -- in a thread, which has a process of its own ----------------------------------------------
+    # -- in a thread with its process -------------------------------------------------------------
 
     def _made(self, work: _LocalJob, label: str, data: bytes) -> bytes:
-        """Return the result of a task, computed by this thread's process."""
+        """Return the result of a task, computed by the process of this thread."""
         raised = lost = 0
         while True:
             with self._lock:
@@ -161,7 +161,7 @@ class LocalEngine:
                 work.running.add(process)
             begun = time.monotonic()
             try:
-                is_made, answer = process.ask(work, data)
+                is_made, answer = process.request(work, data)
             except _LOST:
                 self._drop(process)
                 lost += 1
@@ -179,14 +179,14 @@ class LocalEngine:
                 raise failed(label, pickle.loads(answer))
 
     def _process(self) -> _Process:
-        """Return this thread's process, started if there is none."""
+        """Return the process of this thread; start it if there is none."""
         process: _Process | None = getattr(self._own, "process", None)
         if process is None:
             try:
                 process = self._own.process = _Process()
             except OSError as error:
                 raise EngineError(
-                    f"{self._name}: no process can be started: {said(error)}"
+                    f"{self._name}: no process can be started: {described(error)}"
                 ) from error
             self._processes.add(process)
         return process
@@ -210,17 +210,17 @@ class _Process:
             stdout=subprocess.PIPE,
             env=dict.fromkeys(_THREADS, "1") | os.environ,
         )
-        self._asked: IO[bytes] = self._popen.stdin  # type: ignore[assignment] # it was asked for
+        self._requests: IO[bytes] = self._popen.stdin  # type: ignore[assignment] # a pipe
         self._answers: IO[bytes] = self._popen.stdout  # type: ignore[assignment]
-        self._has: _LocalJob | None = None  # the work whose job it holds
+        self._has: _LocalJob | None = None  # the work whose job the process has
 
-    def ask(self, work: _LocalJob, part: bytes) -> tuple[bool, bytes]:
+    def request(self, work: _LocalJob, part: bytes) -> tuple[bool, bytes]:
         """Send a task; return whether it succeeded, and the result or the error."""
         job = None if self._has is work else work.job
         self._has = None
         try:
-            pickle.dump((job, work.function, part), self._asked, pickle.HIGHEST_PROTOCOL)
-            self._asked.flush()
+            pickle.dump((job, work.function, part), self._requests, pickle.HIGHEST_PROTOCOL)
+            self._requests.flush()
             is_made, answer = pickle.load(self._answers)
         except BaseException:  # the pipes may be in the middle of a message
             self.kill()
@@ -229,16 +229,15 @@ class _Process:
         return is_made, answer
 
     def kill(self) -> None:
-        """Kill it."""
         self._popen.kill()
 
     def leave(self) -> None:
-        """Let it end once idle, or soon if it is busy."""
-        with suppress(OSError):  # it is gone and did not read all input
-            self._asked.close()
+        """Let the process end when it is idle, or soon if it is busy."""
+        with suppress(OSError):  # it has ended and did not read all input
+            self._requests.close()
 
     def end(self, patience: float = 0.0) -> None:
-        """End it within so many seconds."""
+        """Wait ``patience`` seconds for the process, then kill it."""
         with suppress(subprocess.TimeoutExpired):
             self._popen.wait(patience)
         self._popen.kill()
@@ -253,7 +252,7 @@ def _leave_ctrl_c() -> None:
 
 
 class _Pickler(pickle.Pickler):
-    """Refuse objects that a worker would look up in its own ``__main__``."""
+    """Refuses objects that a worker would look up in its own ``__main__``."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, FunctionType | type) and value.__module__ == "__main__":
@@ -276,38 +275,34 @@ def _pickled(value: Any) -> bytes:
 
 def serve() -> None:
     """Answer tasks from stdin on stdout until the pipe closes."""
-    asked: SimpleQueue[Any] = SimpleQueue()
+    queue: SimpleQueue[Any] = SimpleQueue()
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # user functions must not read the requests
-    os.dup2(2, 1)  # or write among the answers
-    threading.Thread(target=_receive, args=(requests, asked), daemon=True).start()
+    os.dup2(2, 1)  # or write to the answers
+    threading.Thread(target=_receive, args=(requests, queue), daemon=True).start()
     with suppress(BrokenPipeError):
         job = None
-        while (request := asked.get()) is not None:
-            given, function, part = request
+        while (request := queue.get()) is not None:
+            new_job, function, part = request
             try:
-                job = job if given is None else pickle.loads(given)
-                made = run_part(versions(), function, job, pickle.loads(part))
-                found = True, pickle.dumps(made, pickle.HIGHEST_PROTOCOL)
-            except Exception as error:
-                found = False, pickle.dumps(_known(error))
-            del request, given, part
+                job = job if new_job is None else pickle.loads(new_job)
+                result = run_part(versions(), function, job, pickle.loads(part))
+                found = True, pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+            except Exception as error:  # as a class that the parent can load
+                is_known = isinstance(error, DuckpletsError | PartError)
+                found = False, pickle.dumps(error if is_known else PartError(described(error)))
+            del request, new_job, part
             pickle.dump(found, answers, pickle.HIGHEST_PROTOCOL)
             answers.flush()
 
 
-def _receive(requests: IO[bytes], asked: SimpleQueue[Any]) -> None:
-    """Forward requests; end the process when the pipe closes, whatever it is doing."""
+def _receive(requests: IO[bytes], queue: SimpleQueue[Any]) -> None:
+    """Forward requests; when the pipe closes, end the process at any point of its work."""
     try:
         while True:
-            asked.put(pickle.load(requests))
+            queue.put(pickle.load(requests))
     except _LOST:
-        asked.put(None)
+        queue.put(None)
         time.sleep(_LEAVING)
     finally:
         os._exit(1)
-
-
-def _known(error: Exception) -> Exception:
-    """Return an error whose class the parent can load."""
-    return error if isinstance(error, DuckpletsError | PartError) else PartError(said(error))

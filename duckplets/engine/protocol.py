@@ -1,7 +1,7 @@
-"""The protocol of engines: run a function over tasks, anywhere, with results in order."""
+"""Define the protocol of engines: run a function over tasks, with results in order."""
 
-# A task depends only on its input, and the caller alone writes. So the number of workers, and the
-# loss of some, cannot change what is stored.
+# A task depends only on its input, and only the caller writes. So the number of workers, and the
+# loss of some, cannot change the stored result.
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from duckplets.base.sanitize import counted, shown
 from duckplets.engine.serialization import packed, unpacked
 from duckplets.errors import DuckpletsError, EngineError
 
-AHEAD = 2  # tasks queued per worker, besides the running one
+AHEAD = 2  # tasks queued for each worker, after the running one
 TRIES = 3  # attempts of a task that raises
 MOST_LOSSES = 20  # workers that a task may be lost with
 
@@ -31,7 +31,7 @@ R = TypeVar("R")
 class Part(NamedTuple):
     """A task: its name for messages, and its input.
 
-    The input is bytes, arrays, Arrow, or the name of a file that workers can read.
+    The input is bytes, arrays, Arrow, or the path of a file that workers can read.
     """
 
     label: str
@@ -40,7 +40,7 @@ class Part(NamedTuple):
 
 @runtime_checkable
 class Engine(Protocol):
-    """Runs tasks; any object with these two members will do."""
+    """Runs tasks. Any object with these two members is an engine."""
 
     @property
     def workers(self) -> int:
@@ -53,8 +53,8 @@ class Engine(Protocol):
 
         Args:
             function: A module-level function, so that workers can import it.
-            job: What all tasks share; sent once to every worker.
-            parts: The tasks; drawn a few more than there are workers ahead of the results.
+            job: The shared settings of all tasks, sent once to every worker.
+            parts: The tasks. The engine draws a few tasks for each worker in advance.
 
         Raises:
             EngineError: A task failed three times, or lost too many workers; it is named.
@@ -68,7 +68,7 @@ def mapped(
     items: Iterable[T],
     part_of: Callable[[T], Part],
 ) -> Generator[tuple[T, R], None, None]:
-    """Yield items together with the result of each item's task."""
+    """Yield items with the results of their tasks."""
     waiting: deque[T] = deque()
 
     def parts() -> Iterator[Part]:
@@ -84,7 +84,7 @@ def mapped(
 def windowed(
     parts: Iterable[Part], most: int, send: Callable[[Part], None], take: Callable[[], R]
 ) -> Iterator[R]:
-    """Send tasks, at most ``most`` ahead of the results taken, and yield the results."""
+    """Send tasks, at most ``most`` before a result is taken, and yield the results."""
     sent = 0
     for part in parts:
         send(part)
@@ -100,23 +100,21 @@ def failed(label: str, error: BaseException) -> DuckpletsError:
     """Return the error of a task that failed at every attempt."""
     if isinstance(error, DuckpletsError):
         return error
-    return EngineError(f"{label} failed {TRIES} times: {said(error)}")
+    return EngineError(f"{label} failed {TRIES} times: {described(error)}")
 
 
 def lethal(label: str, losses: int) -> EngineError:
-    """Return the error of a task with which too many workers were lost."""
+    """Return the error of a task during which too many workers were lost."""
     return EngineError(
-        f"{label}: {counted(losses, 'worker')} ended while they worked at it, so it is "
-        f"likely what ends them: does it need more memory than they have? What they say stands on "
-        f"stderr"
+        f"{label}: {counted(losses, 'worker')} ended during this task, so it probably ends them: "
+        f"check their memory; their messages are on stderr"
     )
 
 
-def said(error: BaseException) -> str:
-    """Return the text of an error, with its class if it is not ours."""
-    return shown(
-        str(error) if isinstance(error, PartError) else f"{type(error).__name__}: {error}", 300
-    )
+def described(error: BaseException) -> str:
+    """Return the text of an error, with its class if it is foreign."""
+    text = str(error) if isinstance(error, PartError) else f"{type(error).__name__}: {error}"
+    return shown(text, 300)
 
 
 # -- on a worker ----------------------------------------------------------------------------------
@@ -126,7 +124,7 @@ _PACKAGES = ("duckplets", "duckdb", "numpy", "pyarrow")
 
 
 class PartError(Exception):
-    """What a task raised, in words: the caller need not know its class."""
+    """An error of a task as text, since the caller may not have its class."""
 
 
 @cache
@@ -136,17 +134,17 @@ def versions() -> dict[str, str]:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return the name by which a worker imports a function."""
+    """Return the name of a function for the import in a worker."""
     return f"{function.__module__}:{function.__qualname__}"
 
 
 def run_part(wanted: dict[str, str], name: str, job: Any, part: Any) -> Any:
-    """Run a function of this package on a task's input."""
-    has = versions()
-    if others := [n for n in wanted if wanted[n] != has[n]]:
-        told = ", ".join(f"{name} {has[name]} (wanted: {wanted[name]})" for name in others)
+    """Run a function of this package on the input of a task."""
+    installed = versions()
+    if wrong := [n for n in wanted if wanted[n] != installed[n]]:
+        found = ", ".join(f"{name} {installed[name]} (wanted: {wanted[name]})" for name in wrong)
         raise EngineError(
-            f"the worker {_here()} has {told}; results could be others there: install the same "
+            f"the worker {_here()} has {found}; its results could differ: install the same "
             f"versions on all workers"
         )
     module, _, function = name.partition(":")

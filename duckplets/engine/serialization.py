@@ -1,6 +1,6 @@
 """Send values between processes, with Arrow data and arrays in a compact, aligned form."""
 
-# Pickling a slice of Arrow sends its whole buffer, and arrays arrive unaligned.
+# Pickle would send the whole buffer of a slice of Arrow, and arrays would arrive unaligned.
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Packed(NamedTuple):
 
 
 def packed(value: Any) -> Any:
-    """Return a value ready to be sent."""
+    """Return a value in the form for sending."""
     if isinstance(value, pa.Array):
         batch = pa.record_batch([value], ["array"])
         return Packed(True, _stream(pa.Table.from_batches([batch])))
@@ -45,15 +45,15 @@ def unpacked(value: Any) -> Any:
     return table["array"].combine_chunks() if value.is_array else table
 
 
-def _each(done: Callable[[Any], Any], value: Any) -> Any:
+def _each(function: Callable[[Any], Any], value: Any) -> Any:
     """Return a tuple or dataclass with a function applied to each of its values."""
     if isinstance(value, tuple):
-        made = tuple(map(done, value))
-        if all(map(operator.is_, made, value)):
+        results = tuple(map(function, value))
+        if all(map(operator.is_, results, value)):
             return value
-        return type(value)(*made) if hasattr(value, "_fields") else made
+        return type(value)(*results) if hasattr(value, "_fields") else results
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    of = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
-    others = {name: new for name, each in of.items() if (new := done(each)) is not each}
-    return replace(value, **others) if others else value
+    items = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+    changed = {name: new for name, old in items.items() if (new := function(old)) is not old}
+    return replace(value, **changed) if changed else value

@@ -1,4 +1,4 @@
-"""The engine and the progress function of a verb, passed down as one value."""
+"""Pass the engine and the progress function of a verb as one value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["QUIET", "Work", "working"]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a verb hands to everything it calls."""
+    """The engine and the progress function of a verb."""
 
     engine: Engine = INLINE
     progress: Progress | None = None
@@ -36,11 +36,11 @@ QUIET = Work()  # inline and silent
 def working(
     engine: Any,
     progress: Progress | bool | None,
-    what: str = "rows",
+    noun: str = "rows",
     *,
     rate: bool = False,
     note: Callable[[], str] | None = None,
 ) -> Iterator[Work]:
-    """Yield the ``Work`` of a verb's arguments while the verb runs."""
-    with opened(engine) as by, bar(progress, sys.stderr, what, rate=rate, note=note) as advance:
-        yield Work(by, advance)
+    """Open the engine and the progress of a verb while it runs."""
+    with opened(engine) as own, bar(progress, sys.stderr, noun, rate=rate, note=note) as advance:
+        yield Work(own, advance)

@@ -254,7 +254,7 @@ def _of_condition(strategy: SqlStrategy, *, staged: bool) -> Strategy:
     parts = ["forbidden" if forbids else "allowed"]
     if forbids and isinstance(condition.tree.unnest(), exp.NEQ):
         parts += ["apart", "narrow"]  # a negative needs a value
-    if not (forbids or condition.tells_apart):
+    if not (forbids or condition.is_conjunctive):
         parts.append("ample")
     pairs = _sql(exp.paren(tree))
     return _of_terms(anchor, negative, pairs, *parts, unbounded=not condition.equality)

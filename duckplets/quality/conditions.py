@@ -1,7 +1,7 @@
-"""Conditions of users: SQL over rows and metrics, and names of registered gates."""
+"""Parse and evaluate users' conditions: SQL over rows and metrics, and names of gates."""
 
-# A condition on the text is evaluated when the text is measured, and its answer is a metric. One on
-# metrics is evaluated when rows are decided, so other limits need no texts.
+# A condition on the text is evaluated when the text is measured, and its answer is a metric. A
+# condition on metrics is evaluated when rows are decided, so other limits need no texts.
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Condition(NamedTuple):
     """A user's gate."""
 
     text: str  # as written; names the rule in reports
-    sql: str  # over the columns of metrics, and "text" if it needs that
-    looks: bool  # needs the text
+    sql: str  # over the columns of metrics, and "text" if it needs the text
+    needs_text: bool
     gates: tuple[str, ...]  # registered functions whose values it needs
-    alone: bool  # is just the name of such a function
+    is_gate_name: bool  # the text is the name of one registered function
     reads: frozenset[str]  # metrics, "own:NAME" for registered functions
 
     @property
     def metrics(self) -> frozenset[str]:
-        """Metrics to store for it: those it reads, or its own answer."""
-        return frozenset({f"own:{self.text}"}) if self.looks else self.reads
+        """Metrics to store: its own answer if it needs the text, else the metrics it reads."""
+        return frozenset({f"own:{self.text}"}) if self.needs_text else self.reads
 
 
 def condition(text: str) -> Condition:
@@ -47,9 +47,9 @@ def condition(text: str) -> Condition:
 
     from duckplets.conditions.parse import free_condition
 
-    text, gates = text.strip(), plugins.names()
+    text, gates = text.strip(), plugins.GATES.names()
     if taken := {"row", "text", *METRICS.names} & {*gates}:
-        raise QualityError(f"gate name {min(taken)!r} is taken: a metric is called so")
+        raise QualityError(f"gate name {min(taken)!r} is the name of a metric: choose another name")
     if text in gates:
         return Condition(text, _is_one(text), False, (text,), True, frozenset({f"own:{text}"}))
     if text.isidentifier() and text not in METRICS.names:
@@ -60,13 +60,13 @@ def condition(text: str) -> Condition:
     except RecipeError as error:
         raise QualityError(f"gates: {error}") from None
     used = {column.name for column in tree.find_all(exp.Column)}
-    asked = tuple(sorted(used & {*gates}))
-    holder = exp.Paren(this=tree)
-    for column in list(holder.find_all(exp.Column)):
-        if column.name in asked:
+    used_gates = tuple(sorted(used & {*gates}))
+    enclosed = exp.Paren(this=tree)
+    for column in list(enclosed.find_all(exp.Column)):
+        if column.name in used_gates:
             column.replace(_own(column.name))
-    reads = frozenset((used - {"text", *asked}) | {f"own:{name}" for name in asked})
-    return Condition(text, holder.sql(dialect=DuckDB), "text" in used, asked, False, reads)
+    reads = frozenset((used - {"text", *used_gates}) | {f"own:{name}" for name in used_gates})
+    return Condition(text, enclosed.sql(dialect=DuckDB), "text" in used, used_gates, False, reads)
 
 
 def _own(name: str) -> Any:
@@ -83,13 +83,13 @@ def _is_one(name: str) -> str:
     return exp.EQ(this=_own(name), expression=exp.Literal.number(1)).sql(dialect=DuckDB)
 
 
-def holds(database: Database, condition: Condition, metrics: pa.Table) -> Flags:
+def is_true(database: Database, condition: Condition, metrics: pa.Table) -> Flags:
     """Return for which rows a user's gate is true, bool[rows]."""
     from sqlglot import parse_one
     from sqlglot.dialects.duckdb import DuckDB
 
-    stored = condition.looks and "text" not in metrics.column_names
-    sql = _is_one(condition.text) if stored else condition.sql
+    is_stored = condition.needs_text and "text" not in metrics.column_names
+    sql = _is_one(condition.text) if is_stored else condition.sql
     return _places_where(database, parse_one(sql, dialect=DuckDB), whole(metrics))
 
 
@@ -105,10 +105,10 @@ def _places_where(database: Database, tree: Any, rows: pa.Table) -> Flags:
     return true
 
 
-# -- rows that are wanted --------------------------------------------------------------------------
+# -- where= ----------------------------------------------------------------------------------------
 
-_OF_ROWS = ("date", "group_key", "taxonomy", "meta", "created_at", "updated_at")
-COLUMNS = ("record_id", "source", *_OF_ROWS, "trust", "text")
+_STORED_COLUMNS = ("date", "group_key", "taxonomy", "meta", "created_at", "updated_at")
+COLUMNS = ("record_id", "source", *_STORED_COLUMNS, "trust", "text")
 
 
 def checked_where(where: Any) -> exp.Expression | None:
@@ -126,7 +126,7 @@ def checked_where(where: Any) -> exp.Expression | None:
         if column.name not in COLUMNS:
             raise SourceError(
                 f"where={where!r}: {column.name} is no column of a row"
-                f"{nearest(column.name, COLUMNS)}; these are {', '.join(COLUMNS)}"
+                f"{nearest(column.name, COLUMNS)}; the columns are {', '.join(COLUMNS)}"
             )
     return tree
 
@@ -142,7 +142,8 @@ def chosen(
     trust: float,
 ) -> Flags:
     """Return for which rows ``where=`` is true, bool[rows]."""
-    columns = {column: rows[column] for column in _OF_ROWS} | {"text": texts, "record_id": ids}
+    columns = {column: rows[column] for column in _STORED_COLUMNS}
+    columns |= {"text": texts, "record_id": ids}
     columns["trust"] = pc.fill_null(rows["trust"], trust)
     columns["source"] = pa.array([name] * rows.num_rows, pa.string())
     with database.deadline("where="):

@@ -11,13 +11,12 @@ import pyarrow.compute as pc
 
 from duckplets.base.arrays import Flags, Floats
 from duckplets.db.database import Database
-from duckplets.quality.conditions import holds
+from duckplets.quality.conditions import is_true
 from duckplets.quality.language import UNDETERMINED
 from duckplets.quality.metrics import whole
 from duckplets.quality.settings import PII, RULES, SETTINGS, Quality
 
-# rules that are off while another setting is None
-_WITH = {
+_NEEDS = {  # rules that are off while another setting is None
     "max_profanity_density": "profanity",
     "undetermined": "language",
     "min_language_probability": "language",
@@ -27,7 +26,7 @@ _WITH = {
 
 def _is_on(quality: Quality, rule: str) -> bool:
     value = getattr(quality, rule)
-    if rule in _WITH and getattr(quality, _WITH[rule]) is None:
+    if rule in _NEEDS and getattr(quality, _NEEDS[rule]) is None:
         return False
     if rule in ("lorem_ipsum", "curly_brackets"):
         return not value
@@ -37,7 +36,7 @@ def _is_on(quality: Quality, rule: str) -> bool:
 
 
 def needed(quality: Quality) -> frozenset[str]:
-    """Return the metrics that settings need; registered functions are ``own:NAME``."""
+    """Return the metrics that settings need, ``own:NAME`` for registered functions."""
     on = [rule for rule in RULES if _is_on(quality, rule)]
     names = {metric for rule in on for metric in RULES[rule]}
     if "max_pii_density" in on:
@@ -46,7 +45,7 @@ def needed(quality: Quality) -> frozenset[str]:
 
 
 def decide(database: Database, metrics: pa.Table, quality: Quality) -> pa.Table:
-    """Return ``row``, ``outcome`` (accepted or rejected), ``gate`` and ``rule``, in order."""
+    """Return ``row``, ``outcome`` (accepted or rejected), ``gate`` and ``rule`` for each row."""
     count = metrics.num_rows
     gate, rule = np.full(count, None, object), np.full(count, None, object)
 
@@ -58,37 +57,37 @@ def decide(database: Database, metrics: pa.Table, quality: Quality) -> pa.Table:
     for name, facts in SETTINGS.items():
         if name == "gates":
             for condition in quality.conditions:
-                reject(~holds(database, condition, metrics), "content", condition.text)
+                reject(~is_true(database, condition, metrics), "content", condition.text)
         elif name in RULES and name != "duplicates" and _is_on(quality, name):
             reject(fails(name, quality, metrics), facts["gate"], name)
     outcome = np.where(rule == None, "accepted", "rejected")  # noqa: E711 - of each element
-    texts = {"outcome": outcome.tolist(), "gate": gate.tolist(), "rule": rule.tolist()}
-    return pa.table(
-        {"row": metrics["row"]} | {n: pa.array(of, pa.string()) for n, of in texts.items()}
-    ).combine_chunks()
+    columns = {"outcome": outcome, "gate": gate, "rule": rule}
+    texts = {name: pa.array(values.tolist(), pa.string()) for name, values in columns.items()}
+    return pa.table({"row": metrics["row"]} | texts).combine_chunks()
 
 
 def _floats(metrics: pa.Table, name: str) -> Floats:
-    """Return a metric; NaN where null."""
+    """Return a metric, NaN where it is null."""
     values: Floats = metrics[name].cast(pa.float64()).to_numpy()
     return values
 
 
-def _share(some: Floats, of: Floats) -> Floats:
-    """Return a ratio; infinite over 0."""
+def _ratio(values: Floats, divisor: Floats) -> Floats:
+    """Return quotients, infinite where the divisor is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        shares: Floats = np.where((of == 0) & ~np.isnan(some), np.inf, some / of)
-    return shares
+        ratios: Floats = np.where((divisor == 0) & ~np.isnan(values), np.inf, values / divisor)
+    return ratios
 
 
 def fails(rule: str, quality: Quality, metrics: pa.Table) -> Flags:
-    """Return which rows of whole metrics fail a rule by itself; comparisons with NaN are false."""
+    """Return which rows fail one rule; ``metrics`` has all columns, and NaN fails no rule."""
     if rule in _OTHERS:
         return _OTHERS[rule](metrics, quality)
-    some, *of = (_floats(metrics, name) for name in RULES[rule])
-    value = some if not of else _share(some, of[0] if len(of) == 1 else of[0] - of[1])
+    values, *others = (_floats(metrics, name) for name in RULES[rule])
+    if others:
+        values = _ratio(values, others[0] if len(others) == 1 else others[0] - others[1])
     compare = np.less if rule.startswith("min_") else np.greater
-    failed: Flags = compare(value, getattr(quality, rule))
+    failed: Flags = compare(values, getattr(quality, rule))
     return failed
 
 
@@ -98,9 +97,9 @@ def _required(metrics: pa.Table, quality: Quality) -> Flags:
     names = present.flatten()
     lacks = np.zeros(len(present), np.bool_)
     for name in quality.required:
-        there = np.zeros(len(present), np.bool_)
-        there[owners[pc.equal(names, name).to_numpy(zero_copy_only=False)]] = True
-        lacks |= ~there
+        has = np.zeros(len(present), np.bool_)
+        has[owners[pc.equal(names, name).to_numpy(zero_copy_only=False)]] = True
+        lacks |= ~has
     return lacks
 
 
@@ -112,7 +111,7 @@ def _licenses(metrics: pa.Table, quality: Quality) -> Flags:
 
 def _max_pii_density(metrics: pa.Table, quality: Quality) -> Flags:
     found = sum(np.nan_to_num(_floats(metrics, PII[kind])) for kind in quality.pii_kinds)
-    density = _share(np.asarray(found), _floats(metrics, "words"))
+    density = _ratio(np.asarray(found), _floats(metrics, "words"))
     limit: Any = quality.max_pii_density
     failed: Flags = density > limit
     return failed
@@ -130,20 +129,19 @@ def _language(metrics: pa.Table, quality: Quality) -> Flags:
 
 
 def _min_language_probability(metrics: pa.Table, quality: Quality) -> Flags:
-    is_it = _true(pc.equal(metrics["language"], quality.language))
+    is_language = _true(pc.equal(metrics["language"], quality.language))
     limit: Any = quality.min_language_probability
-    failed: Flags = is_it & (_floats(metrics, "language_probability") < limit)
+    failed: Flags = is_language & (_floats(metrics, "language_probability") < limit)
     return failed
 
 
 def _code_score(metrics: pa.Table, quality: Quality) -> Flags:
-    """Compare the code score of the report, whose weights are in hundredths."""
+    """Compare the code score of the preset ``report``, whose weights are in hundredths."""
     lines = _floats(metrics, "code_lines")
-    score = _share(45 * _floats(metrics, "code_indented"), lines)
-    score = score + 30 * _share(
-        _floats(metrics, "code_symbols"), _floats(metrics, "code_characters")
-    )
-    score = score + 25 * _share(_floats(metrics, "code_keywords"), _floats(metrics, "code_words"))
+    symbols, characters = _floats(metrics, "code_symbols"), _floats(metrics, "code_characters")
+    score = _ratio(45 * _floats(metrics, "code_indented"), lines)
+    score = score + 30 * _ratio(symbols, characters)
+    score = score + 25 * _ratio(_floats(metrics, "code_keywords"), _floats(metrics, "code_words"))
     limit: Any = quality.code_score
     failed: Flags = np.where(lines < 3, 0, score / 100) < limit
     return failed
@@ -154,7 +152,7 @@ def _true(answers: pa.Array) -> Flags:
     return found
 
 
-# rules that do not compare as their names say
+# rules that are not a comparison with a limit
 _OTHERS: Mapping[str, Callable[[pa.Table, Quality], Flags]] = {
     "required": _required,
     "licenses": _licenses,

@@ -37,9 +37,10 @@ from duckplets.sources.custom.protocol import adapted
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.rows import Mark
 
-_MEMORY = "300MB"  # memory for all n-grams; the rest waits on disk
+_MEMORY = "300MB"  # memory for all n-grams; the others are on disk
 _EXAMPLES = 5
-# A suggested n-gram leaves out at most 5 % of the texts, as GPT-3's. Fewer words match by chance.
+# A suggested n-gram is too long for at most 5 % of the texts, as in GPT-3. Fewer words match by
+# chance.
 _REACHED, _FEWEST = 0.05, 5
 _STATEMENTS = "quality/decontaminate/forget", "quality/decontaminate/store"
 _BEFORE = {"test": ["train", "validation"], "validation": ["train"]}
@@ -51,26 +52,26 @@ Numbered = Iterator[tuple[Integers, pa.Array]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecontaminationReport(Reported):
-    """What ``decontaminate`` found.
+    """The result of ``decontaminate``.
 
     Attributes:
         against: The evaluation set: a split, a source or a path.
-        records: Records that were compared with it.
-        contaminated: Those that share an n-gram with it.
-        texts: Texts of the evaluation set.
-        short: Texts with fewer words than ``ngram``, which match nothing.
-        ngrams: Different n-grams of the evaluation set.
+        records: Number of records that were compared with it.
+        contaminated: Number of records that share an n-gram with it.
+        texts: Number of texts in the evaluation set.
+        short: Number of texts with fewer words than ``ngram``. They match nothing.
+        ngrams: Number of distinct n-grams in the evaluation set.
         skipped: Rows of the evaluation set without usable text, by reason.
-        sets: Each set that was checked: its name, ``split``, ``texts``, ``short``, and how many
-            records (``contaminated``) and n-grams of records (``matches``) it has.
+        sets: Each set that was checked: ``set``, ``split``, ``texts``, ``short``, the number of
+            records that match it (``contaminated``) and of their n-grams (``matches``).
         by_source: For each source and split ``records`` and ``contaminated``.
-        examples: The first five records: ``record_id``, ``matches`` (n-grams of it), ``ngram``
-            (the first of those) and ``evaluation`` (where the set has it first).
+        examples: The first five records: ``record_id``, ``matches`` (its shared n-grams),
+            ``ngram`` (the first of them) and ``evaluation`` (where the set first has it).
         ngram: Words of an n-gram.
         action: ``mark`` or ``remove``; ``none`` for a dry run.
-        version: Of the corpus that was looked at; of a removal the one that it made.
+        version: Version of the corpus that was compared; after a removal, the new version.
         seconds: Wall time.
-        notes: How many texts are too short to be found, and which ``ngram`` reaches more.
+        notes: How many texts are too short to match, and an ``ngram`` that covers more of them.
     """
 
     against: str
@@ -107,11 +108,11 @@ def decontaminate(
     ngram = integer("ngram", ngram, 1, 1000)
     version = current_version(database)
     if card is not None and not Path(card).expanduser().parent.is_dir():
-        raise QualityError(f"card={shown(card)!r}: there is no such folder; make it first")
+        raise QualityError(f"card={shown(card)!r}: there is no such folder; create it first")
     evaluation = _evaluation_of(database, version, against, text)
-    texts = LiveTexts.of(database, version, **evaluation.judged)
+    texts = LiveTexts.of(database, version, **evaluation.compared)
     with closing(Database.scratch()) as scratch, scratch.frugal(_MEMORY):
-        words = _note(scratch, evaluation, ngram)
+        words = _store_ngrams(scratch, evaluation, ngram)
         ngrams = int(scratch.run("quality/decontaminate/count")[0][0])
         if not ngrams:
             raise SourceError(_nothing_in(evaluation, words, ngram))
@@ -127,11 +128,11 @@ def decontaminate(
         }
     )
     if not dry_run:
-        said = {"ngram": ngram, "algorithm": ALGORITHM}
+        settings = {"ngram": ngram, "algorithm": ALGORITHM}
         version = texts.store(
-            "decontaminate", _STATEMENTS, places, rows, action, said, against=evaluation.name
+            "decontaminate", _STATEMENTS, places, rows, action, settings, against=evaluation.name
         )
-    few = rows.slice(0, _EXAMPLES).drop_columns(["record_key"]).to_pylist()
+    examples = rows.slice(0, _EXAMPLES).drop_columns(["record_key"]).to_pylist()
     ids = texts.record_ids(places[:_EXAMPLES])
     report = DecontaminationReport(
         against=evaluation.name,
@@ -143,7 +144,7 @@ def decontaminate(
         skipped=evaluation.skipped,
         sets=_counted(evaluation, words, ngram, counts),
         by_source=texts.by_source(places, "contaminated"),
-        examples=[{"record_id": name} | row for name, row in zip(ids, few, strict=True)],
+        examples=[{"record_id": name} | row for name, row in zip(ids, examples, strict=True)],
         ngram=ngram,
         action="none" if dry_run else action,
         version=version,
@@ -155,16 +156,16 @@ def decontaminate(
     return report
 
 
-def _note(scratch: Database, evaluation: _Evaluation, n: int) -> Integers:
-    """Store the evaluation set's n-grams; return how many words its texts have."""
+def _store_ngrams(scratch: Database, evaluation: _Evaluation, n: int) -> Integers:
+    """Store the n-grams of the evaluation set; return the number of words of each text."""
     scratch.run("quality/decontaminate/create")
     words = [np.zeros(0, np.int64)]
     for numbers, texts in evaluation.texts():
         grams = grams_of(scratch, texts, n, whole=False)
         words.append(grams.counts)
         owners = np.repeat(numbers, np.diff(grams.starts))
-        of_set = evaluation.set_of(owners)
-        rows = {"hash": grams.hashes, "number": owners, "evaluation": of_set}
+        sets = evaluation.set_of(owners)
+        rows = {"hash": grams.hashes, "number": owners, "evaluation": sets}
         with scratch.registered(incoming=pa.table(rows)):
             scratch.run("quality/decontaminate/add")
     scratch.run("quality/decontaminate/sort")
@@ -175,19 +176,20 @@ def _counted(
     evaluation: _Evaluation, words: Integers, n: int, counts: Integers
 ) -> list[dict[str, Any]]:
     """Return the counts of each set."""
-    of_set = evaluation.set_of(np.arange(len(words)))
-    texts, short = (np.bincount(of, minlength=len(counts)) for of in (of_set, of_set[words < n]))
+    sets = evaluation.set_of(np.arange(len(words)))
+    texts = np.bincount(sets, minlength=len(counts))
+    short = np.bincount(sets[words < n], minlength=len(counts))
+    names = ("set", "split", "texts", "short", "contaminated", "matches")
     rows = zip(evaluation.sets, texts.tolist(), short.tolist(), counts.tolist(), strict=True)
     return [
-        {"set": name, "split": split, "texts": of, "short": few, "contaminated": records}
-        | {"matches": matches}
-        for (name, split), of, few, (records, matches) in rows
+        dict(zip(names, (*name, total, too_short, *found), strict=True))
+        for name, total, too_short, found in rows
     ]
 
 
 def _write_card(path: Path, corpus: str, report: DecontaminationReport) -> None:
-    """Write which sets were checked, by which n-grams, and what they share with the corpus."""
-    action = {"remove": "removed", "mark": "marked"}.get(report.action, "left as they were")
+    """Write the sets that were checked, the n-grams, and the counts of shared records."""
+    action = {"remove": "removed", "mark": "marked"}.get(report.action, "not changed")
     lines = [
         "# Records that share text with evaluation sets",
         "",
@@ -213,15 +215,15 @@ def _write_card(path: Path, corpus: str, report: DecontaminationReport) -> None:
 
 
 def _too_short(words: Integers, n: int) -> list[str]:
-    """Return how many texts are too short to be found, and an n-gram that finds most of them."""
+    """Return how many texts are too short to match, and an n-gram that covers most of them."""
     short = int((words < n).sum())
     if not short:
         return []
-    said = f"{short:,} of {counted(len(words), 'text')} have fewer than {n} words and match nothing"
+    note = f"{short:,} of {counted(len(words), 'text')} have fewer than {n} words and match nothing"
     fewer = max(int(np.quantile(words, _REACHED)), _FEWEST)
     if fewer < n:
-        said += f"; ngram={fewer} leaves out {int((words < fewer).sum()):,}"
-    return [said]
+        note += f"; ngram={fewer} leaves out {int((words < fewer).sum()):,}"
+    return [note]
 
 
 def _nothing_in(evaluation: _Evaluation, words: Integers, n: int) -> str:
@@ -230,8 +232,8 @@ def _nothing_in(evaluation: _Evaluation, words: Integers, n: int) -> str:
             f"{shown(evaluation.name, 80)}: none of its {counted(len(words), 'text')} has {n} "
             f"words, the longest has {words.max()}: give a smaller ngram="
         )
-    why = ", ".join(f"{count:,} {reason}" for reason, count in evaluation.skipped.items())
-    return f"{evaluation.name} holds no text to compare with" + (f": {why}" if why else "")
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in evaluation.skipped.items())
+    return f"{evaluation.name} has no text to compare with" + (f": {reasons}" if reasons else "")
 
 
 def _matches(
@@ -240,14 +242,14 @@ def _matches(
     """Yield the places of records with their matches, and add to the counts of each set."""
     yield _FOUND.empty_table()
     done = 0
-    for places, some in texts.blocks():
-        grams = grams_of(texts.database, some, n, whole=False)
+    for places, block in texts.blocks():
+        grams = grams_of(texts.database, block, n, whole=False)
         text = np.repeat(np.arange(len(places)), np.diff(grams.starts))
-        every = {"text": text, "gram": np.arange(len(text)), "hash": grams.hashes}
-        with scratch.registered(incoming=pa.table(every)):
+        rows = {"text": text, "gram": np.arange(len(text)), "hash": grams.hashes}
+        with scratch.registered(incoming=pa.table(rows)):
             found = scratch.table("quality/decontaminate/matches")
-            for at, *of_set in scratch.run("quality/decontaminate/by_set"):
-                counts[at] += of_set
+            for set_number, *set_counts in scratch.run("quality/decontaminate/by_set"):
+                counts[set_number] += set_counts
         yield pa.table(
             {
                 "place": places[found["text"].to_numpy()],
@@ -266,18 +268,18 @@ def _matches(
 
 @dataclass(kw_only=True, slots=True)
 class _Evaluation:
-    """What the records are compared with."""
+    """The texts that records are compared with."""
 
     name: str
-    judged: dict[str, Any]
+    compared: dict[str, Any]  # which records are compared, as arguments of ``LiveTexts.of``
     texts: Callable[[], Numbered]
     places_of: Callable[[Integers], list[str]]
     skipped: dict[str, int] = field(default_factory=dict)
     sets: list[tuple[str, str | None]] = field(default_factory=list)  # each with its split
-    starts: list[int] = field(default_factory=list)  # of each set the number of its first text
+    starts: list[int] = field(default_factory=list)  # number of the first text of each set
 
     def set_of(self, numbers: Integers) -> Integers:
-        """Return which set each text is of."""
+        """Return the set of each text."""
         found: Integers = np.searchsorted(np.array(self.starts or [0]), numbers, side="right") - 1
         return found
 
@@ -285,30 +287,34 @@ class _Evaluation:
 def _evaluation_of(
     database: Database, version: int, against: Any, text: str | Sequence[str] | None
 ) -> _Evaluation:
-    """Return the evaluation set meant by ``against``; see ``Corpus.decontaminate``."""
+    """Return the evaluation set that ``against`` names; see ``Corpus.decontaminate``."""
     columns = [text] if isinstance(text, str) else list(text or ())
     names = [row[0] for row in database.run("recipes/store/sources", {"version": version})]
     if isinstance(against, str) and (against in _BEFORE or against in names):
         if columns:
-            raise SourceError(f"text={text!r} is for a file, and {against!r} is of the corpus")
-        return _own(database, version, against)
+            raise SourceError(
+                f"text={text!r} is for a file, and {against!r} is in the corpus: omit text="
+            )
+        return _in_corpus(database, version, against)
     if isinstance(against, str | PathLike):
         path = os.path.expanduser(against)
         if not ("://" in path or glob.has_magic(path) or os.path.exists(path)):
             raise SourceError(
-                f"against={fspath(against)!r} is no file, no source{nearest(path, names)} and "
-                f"not 'test' or 'validation'; sources: {listed(names) or 'none'}"
+                f"against={fspath(against)!r} is no file, no source{nearest(path, names)}: "
+                f"give a path, 'test', 'validation' or a source ({listed(names) or 'none'})"
             )
         if os.path.isdir(path) and (sets := evaluation_sets(Path(path), Limits())):
             if columns:
-                raise SourceError(f"text={text!r} is for a file, and {shown(path, 80)} is BEIR's")
+                raise SourceError(
+                    f"text={text!r} is for a file, and {shown(path, 80)} is a BEIR folder: omit it"
+                )
             names = [(name, split) for name, split, _ in sets]
             return _of_sources(path, [queries for *_, queries in sets], names)
         # A file once per column; without any its error lists the columns.
         found = [source_of(path, text=column) for column in columns] or [source_of(path)]
         return _of_sources(path, found)
     if columns:
-        raise SourceError(f"text={text!r} is for a file; a source says itself what its text is")
+        raise SourceError(f"text={text!r} is for a file; a source names its own text: omit text=")
     source = adapted(against)
     return _of_sources(source.uri or source.default_name(), [source])
 
@@ -321,19 +327,19 @@ def texts_against(path: Path) -> Iterator[pa.Array]:
         yield texts
 
 
-def _own(database: Database, version: int, against: str) -> _Evaluation:
-    """Return a split of the corpus, or else a source of it."""
-    judged: dict[str, Any]
+def _in_corpus(database: Database, version: int, against: str) -> _Evaluation:
+    """Return a split or a source of the corpus."""
+    compared: dict[str, Any]
     if against in _BEFORE:
         need_splits(database, f"against={against!r}: ")
         texts = LiveTexts.of(database, version, splits=[against])
-        name, judged = f"split {against}", {"splits": _BEFORE[against]}
+        name, compared = f"split {against}", {"splits": _BEFORE[against]}
     else:
         texts = LiveTexts.of(database, version, sources=[against])
-        name, judged = f"source {against}", {"without": against}
+        name, compared = f"source {against}", {"without": against}
     return _Evaluation(
         name=name,
-        judged=judged,
+        compared=compared,
         texts=texts.blocks,
         places_of=texts.record_ids,
         sets=[(against, None)],
@@ -343,7 +349,7 @@ def _own(database: Database, version: int, against: str) -> _Evaluation:
 def _of_sources(
     name: str, found: Sequence[Any], sets: list[tuple[str, str | None]] | None = None
 ) -> _Evaluation:
-    """Return the texts of sources, numbered in order; each is a set, or all are one."""
+    """Return the texts of sources, numbered in order; without ``sets`` all are one set."""
     rows: list[pa.Table] = []
     skipped: dict[str, int] = {}
 
@@ -353,14 +359,14 @@ def _of_sources(
             if sets is not None:
                 made.starts.append(count)
             for batch in _batches(source, skipped):
-                rows.append(_where(batch))
+                rows.append(_row_places(batch))
                 yield np.arange(count, count + batch.num_rows), joined(batch["sections"])
                 count += batch.num_rows
 
     def places_of(numbers: Integers) -> list[str]:
         return [_place(row) for row in pa.concat_tables(rows).take(numbers).to_pylist()]
 
-    made = _Evaluation(name=name, judged={}, texts=texts, places_of=places_of, skipped=skipped)
+    made = _Evaluation(name=name, compared={}, texts=texts, places_of=places_of, skipped=skipped)
     made.sets = sets or [(name, None)]
     return made
 
@@ -373,17 +379,17 @@ def _batches(source: Any, skipped: dict[str, int]) -> Iterator[pa.RecordBatch]:
     ):
         for batch in items:
             if not isinstance(batch, Mark):
-                for each in pc.value_counts(batch["skip"].drop_null()).to_pylist():
-                    reason = each["values"]
-                    skipped[reason] = skipped.get(reason, 0) + each["counts"]
+                for row in pc.value_counts(batch["skip"].drop_null()).to_pylist():
+                    skipped[row["values"]] = skipped.get(row["values"], 0) + row["counts"]
                 yield batch.filter(pc.is_null(batch["skip"]))
 
 
-def _where(batch: pa.RecordBatch) -> pa.Table:
-    there, nothing = batch.schema.names, pa.nulls(batch.num_rows)
-    file = batch["file"] if "file" in there else nothing
-    line = batch["line"] if "line" in there else nothing
-    columns = {"row": batch["row"], "line": line.cast(pa.int64()), "file": file.cast(pa.string())}
+def _row_places(batch: pa.RecordBatch) -> pa.Table:
+    """Return the row number, the line and the file of each row."""
+    columns = {"row": batch["row"]}
+    for name, kind in (("line", pa.int64()), ("file", pa.string())):
+        is_known = name in batch.schema.names
+        columns[name] = (batch[name] if is_known else pa.nulls(batch.num_rows)).cast(kind)
     return pa.table(columns)
 
 

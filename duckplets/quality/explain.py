@@ -17,9 +17,9 @@ from duckplets.quality.judgement_log import STORED
 from duckplets.quality.texts import texts_of
 
 WARNING = 0.2
-"""A population stability index above it is a shift to look at."""
+"""A larger population stability index is a shift that a person should check."""
 
-_LEAST = 1e-4  # share that stands for an empty bin
+_LEAST = 1e-4  # the share of an empty bin
 _BINS = 10
 _QUANTILES = (0.1, 0.5, 0.9)
 _NUMBERS = [f.name for f in STORED if pa.types.is_integer(f.type) or pa.types.is_floating(f.type)]
@@ -27,13 +27,13 @@ _NUMBERS = [f.name for f in STORED if pa.types.is_integer(f.type) or pa.types.is
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Shifts(Reported):
-    """How the metrics of sources differ from those of a source or of a version.
+    """Compares the metrics of sources with the metrics of one source or of an earlier version.
 
     Attributes:
-        against: What is compared with, in words.
-        rows: A row each of ``source``, ``metric``, the number of ``records``, quantiles .1, .5 and
-            .9 as ``quantiles``, those of what is compared with as ``before``, and ``psi``: the
-            population stability index over tenths of the latter.
+        against: A name for the other side of the comparison.
+        rows: One row a metric of a source: ``source``, ``metric``, the number of ``records``,
+            quantiles .1, .5 and .9 (``quantiles``), the same quantiles of the other side
+            (``before``), and ``psi``, the population stability index over tenths of ``before``.
     """
 
     against: str
@@ -41,16 +41,19 @@ class Shifts(Reported):
 
     @property
     def warnings(self) -> list[str]:
-        """Return sentences on shifts above .2."""
+        """Return a sentence for each shift above .2."""
+
+        def spelled(quantiles: list[float]) -> str:
+            return " / ".join(f"{value:.4g}" for value in quantiles)
+
         return [
             f"{shown(row['source'])}: {row['metric']} has shifted (psi {row['psi']:.2f}): "
-            f"quantiles {_told(row['quantiles'])}, {_told(row['before'])} in {self.against}"
+            f"quantiles {spelled(row['quantiles'])}, {spelled(row['before'])} in {self.against}"
             for row in self.rows
             if row["psi"] > WARNING
         ]
 
     def __str__(self) -> str:
-        """Say which metrics have shifted."""
         compared = counted(len(self.rows), "metric of a source", "metrics of sources")
         head = f"{compared} compared with {self.against}: {len(self.warnings):,} above {WARNING:g}"
         return "\n".join([head, *(f"  {line}" for line in self.warnings)])
@@ -59,14 +62,14 @@ class Shifts(Reported):
 
 
 def why(database: Database, record: str) -> list[dict[str, Any]]:
-    """Return outcome, gate, rule, metrics and text of a record id or ``SOURCE:ROW``."""
+    """Return outcome, gate, rule, metrics and text of the rows of an id or ``SOURCE:ROW``."""
     rows: list[dict[str, Any]] = database.table(
         "quality/explain/why", {"record": record}
     ).to_pylist()
     if not rows:
         raise QualityError(
-            f"no row {shown(repr(record))} was read through gates: give a record's id, as in "
-            f"'news/17', or the source and the number of its row, as in 'news:17'"
+            f"no row {shown(repr(record))} was read through gates: give the id of a record, as in "
+            f"'news/17', or a source and a row number, as in 'news:17'"
         )
     for row in rows:
         row["metrics"] = {n: v for n, v in (row["metrics"] or {}).items() if v is not None}
@@ -78,20 +81,20 @@ def why(database: Database, record: str) -> list[dict[str, Any]]:
 
 
 def shifts(database: Database, against: str | int) -> Shifts:
-    """Compare the metrics of all sources with those of one, or with those of an earlier version."""
+    """Compare the metrics of all sources with one source, or with an earlier version."""
     newest = current_version(database)
     names = [row[0] for row in database.run("quality/explain/sources_with_metrics")]
     if isinstance(against, int) and not isinstance(against, bool):
         if not 0 < against <= newest:
-            raise QualityError(f"against={against}: there are versions 1 to {newest}")
-        told, version, base = f"version {against}", against, None
+            raise QualityError(f"against={against}: give a version from 1 to {newest}")
+        label, version, base = f"version {against}", against, None
     else:
         if against not in names:
             raise QualityError(
                 f"against={against!r}{nearest(str(against), names)}: no source of that name has "
                 f"metrics; give one of {', '.join(names) or 'none'}, or the number of a version"
             )
-        told, version, base = f"source {shown(against)}", newest, str(against)
+        label, version, base = f"source {shown(against)}", newest, str(against)
     rows = []
     for metric in _NUMBERS:
         values = cache(partial(_values, database, metric))
@@ -108,19 +111,19 @@ def shifts(database: Database, against: str | int) -> Shifts:
                         "psi": round(stability(now, before), 4),
                     }
                 )
-    return Shifts(told, sorted(rows, key=lambda row: (row["source"], -row["psi"])))
+    return Shifts(label, sorted(rows, key=lambda row: (row["source"], -row["psi"])))
 
 
 def _values(database: Database, metric: str, source: str, version: int) -> Any:
     """Return the values of a metric, float64[records]."""
-    given = {"metric": metric, "source": source, "version": version}
-    return database.table("quality/explain/metric_of", given)["value"].to_numpy()
+    parameters = {"metric": metric, "source": source, "version": version}
+    return database.table("quality/explain/metric_of", parameters)["value"].to_numpy()
 
 
 def stability(now: Any, before: Any) -> float:
-    """Return the population stability index of values over tenths of those before."""
-    # It is the sum of (p - q) ln(p / q) over bins, with shares p now and q before; empty counts as
-    # .0001.
+    """Return the population stability index of values over tenths of the values before."""
+    # It is the sum of (p - q) ln(p / q) over bins, with shares p now and q before. The share of an
+    # empty bin is .0001.
     edges = np.unique(np.quantile(before, np.linspace(0, 1, _BINS + 1)[1:-1]))
     bins = len(edges) + 1
     shares = [
@@ -131,7 +134,3 @@ def stability(now: Any, before: Any) -> float:
         for values in (now, before)
     ]
     return float(((shares[0] - shares[1]) * np.log(shares[0] / shares[1])).sum())
-
-
-def _told(quantiles: list[float]) -> str:
-    return " / ".join(f"{value:.4g}" for value in quantiles)

@@ -1,7 +1,7 @@
-"""Gates of an intake: every row ends accepted, filtered, rejected or unreadable, on record."""
+"""Decide every row of an intake (accepted, filtered, rejected or unreadable), and record it."""
 
-# All runs in the transaction that stores the records and the cursor, and ``acquisitions`` holds the
-# state to continue from. So a killed intake decides as an unbroken one.
+# The transaction that stores the records and the cursor stores the decisions, too. The table
+# ``acquisitions`` has the state to continue from. So a killed intake decides as an unbroken one.
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from duckplets.quality import judgement_log
 from duckplets.quality.conditions import checked_where, chosen
 from duckplets.quality.measure import ready
 from duckplets.quality.settings import Quality
-from duckplets.quality.texts import hash_what_is_there, without_personal_data
+from duckplets.quality.texts import hash_missing, without_personal_data
 from duckplets.quality.verdicts import (
     GATE,
     OTHER_TEXT,
@@ -81,7 +81,7 @@ class QualityGates(Gates):
         self._texts: KnownTexts | None = None  # known texts, to find copies
         self._cursor: Any = None
 
-    # -- what was there before ------------------------------------------------------------------
+    # -- earlier intakes ------------------------------------------------------------------------
 
     def settings(self) -> dict[str, Any]:
         """Return the JSON values that an unfinished ingest depends on."""
@@ -89,12 +89,13 @@ class QualityGates(Gates):
         return {"quality": quality, "where": self.where}
 
     def take_up(self, database: Database, name: str, source: Source) -> Any:
-        """Look up what was read of a source before; return the cursor to continue at, or None."""
+        """Look up the last intake of a source; return the cursor to continue at, or None."""
         if self.quality is not None:
             check_fields(self.quality, name, described(source))
-        of_name = {"name": name, "unpublished": UNPUBLISHED}
-        self._accepted, self._bytes = map(int, database.run("quality/intake/totals", of_name)[0])
-        found = database.run("quality/intake/last", of_name)
+        parameters = {"name": name, "unpublished": UNPUBLISHED}
+        totals = database.run("quality/intake/totals", parameters)[0]
+        self._accepted, self._bytes = map(int, totals)
+        found = database.run("quality/intake/last", parameters)
         if not found:
             return None
         _, kind, uri, quality, condition, last_row, digest, cursor = found[0]
@@ -104,8 +105,8 @@ class QualityGates(Gates):
         if names := differing(now, before, inner=True):
             raise SourceError(
                 f"source {name!r} was read through gates before, with another "
-                f"{' and '.join(names)}: judge() applies other thresholds to what was read; to "
-                f"read it anew remove() it first, or give another name="
+                f"{' and '.join(names)}: quality(apply=...) applies other thresholds to these "
+                f"rows; to read them again, remove() the source first, or give another name="
             )
         self._is_known = True
         self._last_row, self._digest = int(last_row), int(digest)
@@ -114,7 +115,7 @@ class QualityGates(Gates):
 
     @property
     def is_full(self) -> bool:
-        """Whether the source has given as much as it may."""
+        """Whether the source has reached its limit."""
         by_count = self.limit is not None and self._accepted >= self.limit
         return by_count or (self.size_mb is not None and self._bytes >= self.size_mb * _MB)
 
@@ -125,63 +126,61 @@ class QualityGates(Gates):
 
     @property
     def measuring(self) -> MeasureJob | None:
-        """What can be measured of texts beforehand, anywhere."""
+        """The job that measures texts before they are decided, in any process."""
         return None if self.quality is None else MeasureJob.of(self.quality)
 
     @property
     def notes(self) -> list[str]:
         """Sentences for the report."""
-        said = []
+        notes = []
         if self._is_known:
-            said.append("what an earlier intake had read of the source was passed over")
+            notes.append("rows that an earlier intake had read were skipped")
         if self.is_full:
             cap = f"limit={self.limit}" if self.size_mb is None else f"size_mb={self.size_mb:g}"
             if self.size_mb is not None and self.limit is not None:
                 cap += f", limit={self.limit}"
-            said.append(
+            notes.append(
                 f"full ({cap}): {counted(self._accepted, 'record')} of the source accepted so "
-                f"far, {self._bytes / _MB:.3f} MB of text; a larger one goes on"
+                f"far, {self._bytes / _MB:.3f} MB of text; a larger limit continues"
             )
         if self.quality is not None and self.quality.profanity is None:
-            said.append(
-                "profanity: off, as no list comes with duckplets; profanity=FILE turns it on"
-            )
-        return said
+            notes.append("profanity: off, since duckplets has no list; profanity=FILE turns it on")
+        return notes
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """Rows read, records accepted and bytes of their texts, of this intake so far."""
+        """Rows read, records accepted and bytes of their texts, in this intake so far."""
         return self._counts["read"], self._counts["accepted"], self._own_bytes
 
     # -- one batch after the other ----------------------------------------------------------------
 
     def begin(self, of: Intake) -> None:
         """Begin or continue an ingest."""
-        self._of = of
+        self._intake = of
         if self.quality is not None and self.quality.duplicates:
-            hash_what_is_there(of.database)
+            hash_missing(of.database)
             self._texts = KnownTexts(of.database, of.source_id)
         if of.is_anew:
-            self._number = judgement_log.begin(of, self._begun())
+            self._number = judgement_log.begin(of, self._initial_state())
         else:
-            found = {"source_id": of.source_id, "unpublished": UNPUBLISHED}
-            (state,) = of.database.table("quality/intake/go_on", found).to_pylist()
+            source = {"source_id": of.source_id, "unpublished": UNPUBLISHED}
+            (state,) = of.database.table("quality/intake/unfinished", source).to_pylist()
             self._number = state["acquisition_id"]
             self._counts.update({name: state[name] for name in _COUNTS})
             self._own_bytes = state["accepted_bytes"]
             self._last_row, self._digest = state["last_row"], state["rows_digest"]
         self._judgements = judgement_log.JudgementLog(of, self._number, self.quality)
-        how = "begins" if of.is_anew else "goes on"
+        verb = "begins" if of.is_anew else "continues"
         uri = shown(without_secrets(of.source.uri or "-"))
-        what = (shown(of.name), how, of.source.kind, uri, self._last_row)
-        _LOG.info("intake of %s %s: %s, %s, after row %d", *what)
-        # Rows read before are known by number; whether they are unchanged, by content.
+        values = (shown(of.name), verb, of.source.kind, uri, self._last_row)
+        _LOG.info("intake of %s %s: %s, %s, after row %d", *values)
+        # Rows read before are recognised by number. Their content shows whether they have changed.
         self._is_checked = of.is_anew and self._is_known and self._cursor is None
 
-    def _begun(self) -> dict[str, Any]:
-        settings, quality = self.settings(), self.quality
+    def _initial_state(self) -> dict[str, Any]:
+        quality = self.quality
         return {
-            "quality": None if quality is None else json.dumps(settings["quality"]),
+            "quality": None if quality is None else json.dumps(quality.to_dict()),
             "fingerprint": None if quality is None else quality.fingerprint(),
             "condition": self.where,
             "size_mb": self.size_mb,
@@ -217,17 +216,17 @@ class QualityGates(Gates):
         self._is_checked = False
         if self._passed != self._digest:
             raise SourceError(
-                f"source {self._of.name!r}: its first {counted(self._last_row, 'row')}, read "
-                f"before, are not what they were; only what is appended to a source can be read "
-                f"as more of it. Give the changed one another name=, or remove() the source first"
+                f"source {self._intake.name!r}: its first {counted(self._last_row, 'row')}, read "
+                f"before, have changed. Only rows appended to a source can be read as more of it: "
+                f"give another name=, or remove() the source first"
             )
 
     def judge(self, batch: pa.RecordBatch, record_key: int) -> pa.RecordBatch:
-        """Return the rows up to the last wanted one, with a ``skip`` for each that is no record."""
+        """Return the rows up to the limit; ``skip`` says why a row is no record."""
         if not batch.num_rows:
             return batch
-        of, database = self._of, self._of.database
-        ids = pc.binary_join_element_wise(of.name, batch["key"], "/")
+        intake, database = self._intake, self._intake.database
+        ids = pc.binary_join_element_wise(intake.name, batch["key"], "/")
         usable = pc.is_null(batch["skip"]).to_numpy(zero_copy_only=False)
         texts = texts_in(batch)
         found = Verdicts.of(database, batch, texts, self.quality)
@@ -236,7 +235,9 @@ class QualityGates(Gates):
         unused = np.array([skip is not None and not is_failure(skip) for skip in skips], bool)
         found.end(unused, "filtered", "source", skips[unused])
         if self._condition is not None and usable.any():
-            met = chosen(database, self._condition, batch, texts, ids, name=of.name, trust=of.trust)
+            met = chosen(
+                database, self._condition, batch, texts, ids, name=intake.name, trust=intake.trust
+            )
             found.end(usable & ~met, *FILTERED)
         hidden = to_redact(self.quality, found)
         if self.quality is not None and hidden.any():
@@ -262,34 +263,34 @@ class QualityGates(Gates):
         looked = np.flatnonzero((outcome == "accepted") | (outcome == "rejected"))
         if not len(looked):
             return
-        database, places = self._of.database, pa.array(looked)
+        database, places = self._intake.database, pa.array(looked)
         ids_of, digests_of = ids.take(places), digests.take(places)
         with database.registered(incoming=pa.table({"record_id": ids_of})):
             known_ids = database.table("quality/intake/known_ids", {"unpublished": UNPUBLISHED})
         known_texts = self._texts.among(digests_of) if self._texts else digests_of.slice(0, 0)
         shared = _shared(ids_of, known_ids["record_id"].combine_chunks())
         shared |= _shared(digests_of, known_texts)
-        at = looked[shared]
-        these = pa.array(at)
+        places = pa.array(at := looked[shared])
         rows = zip(
             at.tolist(),
-            ids.take(these).to_pylist(),
-            batch["content_hash"].take(these).to_pylist(),
-            digests.take(these).to_pylist(),
+            ids.take(places).to_pylist(),
+            batch["content_hash"].take(places).to_pylist(),
+            digests.take(places).to_pylist(),
             (outcome[at] == "accepted").tolist(),
             strict=True,
         )
-        held = zip(*(known_ids[name].to_pylist() for name in known_ids.column_names), strict=True)
-        held_texts, texts = known_texts.to_pylist(), self._texts is not None
-        found = settle(map(Candidate._make, rows), dict(held), held_texts, texts=texts)
-        for place, why in found.items():
-            # Another text under a known id is an error, raised by ingest, unless it
-            # is to be skipped.
-            if why != OTHER_TEXT or self._of.on_conflict == "skip":
-                verdicts.end(place, "rejected", GATE, why)
+        known = zip(*(known_ids[name].to_pylist() for name in known_ids.column_names), strict=True)
+        is_by_text = self._texts is not None
+        copies = settle(
+            map(Candidate._make, rows), dict(known), known_texts.to_pylist(), texts=is_by_text
+        )
+        for place, rule in copies.items():
+            # ``ingest`` raises an error for another text under a known id, unless it skips them.
+            if rule != OTHER_TEXT or self._intake.on_conflict == "skip":
+                verdicts.end(place, "rejected", GATE, rule)
 
     def _cut(self, outcome: Any, sizes: Any) -> int:
-        """Return how many rows are wanted: up to the one that fills the source."""
+        """Return the number of rows up to the row that reaches the limit."""
         accepted = outcome == "accepted"
         full = np.zeros(len(outcome), bool)
         if self.limit is not None:
@@ -319,32 +320,32 @@ class QualityGates(Gates):
     def save(self) -> None:
         """Store the progress, inside the transaction that stores the rows."""
         state = self._state() | {"acquisition_id": self._number}
-        self._of.database.run("quality/intake/save", state)
-        self._log(logging.DEBUG, "is to be committed up to")
+        self._intake.database.run("quality/intake/save", state)
+        self._log(logging.DEBUG, "commits up to")
 
     def finish(self, version: int) -> int:
-        """Note the version; return how many of its records had been added meanwhile."""
+        """Note the version; return how many records another intake added in the meantime."""
         taken = self._judgements.came_meanwhile(version) if self._texts is not None else 0
         self._counts["accepted"] -= taken
         self._counts["rejected"] += taken
         self._accepted -= taken
         self.save()
-        of_number = {"acquisition_id": self._number, "version": version}
-        self._of.database.run("quality/intake/finish", of_number)
+        numbers = {"acquisition_id": self._number, "version": version}
+        self._intake.database.run("quality/intake/finish", numbers)
         self._log(logging.INFO, f"makes version {version}, up to")
         return taken
 
-    def _log(self, level: int, what: str) -> None:
+    def _log(self, level: int, event: str) -> None:
         counts = ", ".join(f"{self._counts[name]} {name}" for name in _COUNTS)
         size = self._own_bytes / _MB
         _LOG.log(
             level,
             "intake of %s %s row %d: %s, %.3f MB",
-            *(shown(self._of.name), what, self._last_row, counts, size),
+            *(shown(self._intake.name), event, self._last_row, counts, size),
         )
 
     def _state(self) -> dict[str, Any]:
-        # A cursor in rows is found by row number; then the rows before can be compared.
+        # A cursor by rows is found again by row number, so the rows before can be compared.
         by_row = isinstance(self._cursor, Mapping) and self._cursor.get("at") is None
         return {name: self._counts[name] for name in _COUNTS} | {
             "accepted_bytes": self._own_bytes,
@@ -357,7 +358,7 @@ class QualityGates(Gates):
 
 
 class KnownTexts:
-    """Find known texts, asking the corpus only for hashes with a known beginning."""
+    """Finds known texts, and queries the corpus only for hashes with a known beginning."""
 
     # The beginnings, 8 bytes a record, are in sorted runs, each twice as long as the next.
 
@@ -376,8 +377,8 @@ class KnownTexts:
             is_like |= run[np.minimum(np.searchsorted(run, starts), len(run) - 1)] == starts
         if not is_like.any():
             return digests.slice(0, 0)
-        asked = pa.table({"digest": digests, "start": starts}).filter(pa.array(is_like))
-        with self._database.registered(incoming=asked):
+        wanted = pa.table({"digest": digests, "start": starts}).filter(pa.array(is_like))
+        with self._database.registered(incoming=wanted):
             found = self._database.table("quality/intake/known_digests", self._of_intake)
         return found["digest"].combine_chunks()
 

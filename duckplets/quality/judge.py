@@ -1,7 +1,7 @@
 """Apply other thresholds to rows read before, without their sources."""
 
-# All rows are decided again in their original order. So the result is that of an intake with the
-# new thresholds, and a row that is accepted now replaces later copies of itself.
+# All rows are decided again in their original order. So the result equals an intake with the new
+# thresholds, and a row that is accepted now replaces later copies of itself.
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from duckplets.quality.judgement_log import STORED, measured_by, stored_metrics
 from duckplets.quality.measure import measured
 from duckplets.quality.settings import Quality
 from duckplets.quality.texts import (
-    hash_what_is_there,
+    hash_missing,
     joined,
     texts_of,
     without_personal_data,
@@ -50,7 +50,7 @@ from duckplets.quality.verdicts import (
 )
 
 _ROWS = 65_536
-_TEXTS = 8_192  # rows whose texts are held at a time
+_TEXTS = 8_192  # rows whose texts are in memory at a time
 _ENDS = ("outcome", "gate", "rule")
 _ROW = pa.schema(
     [
@@ -62,19 +62,20 @@ _ROW = pa.schema(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgeReport(Reported):
-    """What other thresholds change, or would change.
+    """The changes that other thresholds make, or would make.
 
     Attributes:
         dry_run: Whether nothing was changed.
-        rows: Judged rows: records, and rows that were rejected.
-        newly_accepted: Rejected rows that become records.
-        newly_rejected: Records that are removed.
-        unchanged: All other rows. ``changes`` has those that are rejected for another reason.
-        changes: Of each source, and of each gate and rule before and now, the ``rows`` that end
-            otherwise: ``source``, ``was`` and ``now`` (``GATE: RULE``, or accepted), ``rows``.
-        measured: Rows of which a metric was missing and was measured from the stored text.
-        without_text: Rows that are acceptable and stay rejected, as their texts were not kept.
-        version: Corpus version, the one that was made if anything changed.
+        rows: Number of decided rows: records and rejected rows.
+        newly_accepted: Number of rejected rows that become records.
+        newly_rejected: Number of records that are removed.
+        unchanged: Number of all other rows. Some of them may have another reason now.
+        changes: Counts of the rows with another outcome or reason: ``source``, ``was`` and ``now``
+            (``GATE: RULE``, or accepted), and the number of ``rows``.
+        measured: Number of rows with a missing metric, which was measured from the stored text.
+        without_text: Number of acceptable rows that stay rejected, since their texts were not
+            stored.
+        version: Corpus version; a new one if anything changed.
         seconds: Wall time.
     """
 
@@ -95,24 +96,24 @@ class _DryRunError(Exception):
 
 
 def judge(database: Database, quality: Any, *, dry_run: bool, work: Work = QUIET) -> JudgeReport:
-    """Judge all rows anew; see ``Corpus.judge``."""
+    """Decide all rows again; see ``Corpus.quality``."""
     started = time.monotonic()
-    wanted = Quality.of(quality)
-    if wanted.pii == "redact":
+    settings = Quality.of(quality)
+    if settings.pii == "redact":
         raise QualityError(
-            "judge() leaves texts as they are, so pii='redact' is for ingest: give pii='reject' "
+            "quality(apply=...) changes no text, so pii='redact' is for ingest: give pii='reject' "
             "or None"
         )
-    made = []
+    reports = []
     with suppress(_DryRunError), database.transaction():
-        made.append(_Judging(database, wanted, work).run(started, dry_run=dry_run))
+        reports.append(_Judging(database, settings, work).run(started, dry_run=dry_run))
         if dry_run:
             raise _DryRunError
-    return made[0]
+    return reports[0]
 
 
 class _Judging:
-    """One judgement, inside a transaction."""
+    """Decides all rows again, inside a transaction."""
 
     def __init__(self, database: Database, quality: Quality, work: Work) -> None:
         self.database = database
@@ -123,12 +124,12 @@ class _Judging:
         self.measurings: dict[str, dict[str, str]] = {}
 
     def run(self, started: float, *, dry_run: bool) -> JudgeReport:
-        """Judge, apply the changes, and return the report."""
+        """Decide, apply the changes, and return the report."""
         for _, name, *_, text in self.database.run("ingest/records/live_sources"):
             place = StoredJson(self.database.path, "sources", f"source {name!r}")
             reading = None if text is None else dict(place.read("mapping", text, {str: object}))
             check_fields(self.quality, name, reading)
-        hash_what_is_there(self.database)
+        hash_missing(self.database)
         self.database.run("quality/judge/append_unjudged")
         for name, keys in self.database.run("quality/intake/measurings"):
             self.measurings[name] = json.loads(keys)
@@ -139,7 +140,7 @@ class _Judging:
         differ = np.flatnonzero(was != now)
         accepted = differ[(outcome[differ] == "accepted")]
         rejected = differ[(outcome[differ] != "accepted") & (rows["outcome"][differ] == "accepted")]
-        words = ([reason or "accepted" for reason in some[differ]] for some in (was, now))
+        words = ([reason or "accepted" for reason in side[differ]] for side in (was, now))
         changes = Counter(zip(rows["source"][differ], *words, strict=True))
         version = current_version(self.database)
         if len(accepted) or len(rejected):
@@ -168,7 +169,7 @@ class _Judging:
                 commit_version(self.database, version, "judge", "", asdict(report))
         return report
 
-    # -- what is judged ---------------------------------------------------------------------------
+    # -- decisions --------------------------------------------------------------------------------
 
     def _measured(
         self, found: Iterable[tuple[Any, pa.Array, dict[str, pa.Array]]]
@@ -211,7 +212,7 @@ class _Judging:
         return self.database.table("quality/judge/rows", span).combine_chunks()
 
     def _decided(self, rows: dict[str, Any]) -> tuple[Any, Any, Any, int]:
-        """Return outcomes with copies rejected, and how many lack a text to be records."""
+        """Return outcomes with copies rejected, and the number of accepted rows without a text."""
         outcome, gate, rule = (rows[f"new_{name}"].copy() for name in _ENDS)
         lost = (outcome == "accepted") & ~rows["has_text"]
         outcome[lost], gate[lost], rule[lost] = "rejected", rows["gate"][lost], rows["rule"][lost]
@@ -230,14 +231,14 @@ class _Judging:
             (),
             texts=self.quality.duplicates,
         )
-        for place, why in found.items():
-            outcome[place], gate[place], rule[place] = "rejected", GATE, why
+        for place, copy_rule in found.items():
+            outcome[place], gate[place], rule[place] = "rejected", GATE, copy_rule
         return outcome, gate, rule, int(lost.sum())
 
-    # -- what changes -----------------------------------------------------------------------------
+    # -- changes ----------------------------------------------------------------------------------
 
     def _remove(self, numbers: Any, keys: Any, places: Any, rule: Any, version: int) -> None:
-        """Remove records, and keep them as rejected rows."""
+        """Remove records, and store them as rejected rows."""
         if not len(places):
             return
         with self.database.registered(gone=pa.table({"record_key": keys[places]})):
@@ -254,7 +255,7 @@ class _Judging:
                 self.quality.pii_kinds,
             )
             with self.database.registered(rejected=pa.Table.from_batches([batch])):
-                self.database.run("quality/judge/keep")
+                self.database.run("quality/judge/append_rejected")
 
     def _add(self, numbers: Any, version: int) -> Any:
         """Make records of rejected rows; return their keys in order of number."""
@@ -262,7 +263,7 @@ class _Judging:
             return np.array([], np.int64)
         first: int | None = None
         keys = np.zeros(len(numbers), np.int64)
-        for table in self._kept(numbers):
+        for table in self._rejected_rows(numbers):
             batch = table.combine_chunks().to_batches()[0]
             appending = Appending(
                 self.database,
@@ -278,21 +279,21 @@ class _Judging:
             with self.database.registered(new_hashes=hashes):
                 self.database.run("quality/intake/append_hashes")
         with self.database.registered(wanted=pa.table({"number": numbers})):
-            self.database.run("quality/judge/forget_kept")
+            self.database.run("quality/judge/forget_rejected")
         if first is not None:
             assign_missing(self.database, first)
         return keys
 
-    def _kept(self, numbers: Any) -> Iterator[pa.Table]:
+    def _rejected_rows(self, numbers: Any) -> Iterator[pa.Table]:
         """Yield rejected rows in original order, one source at a time."""
         with self.database.registered(wanted=pa.table({"number": numbers})):
-            order = self.database.table("quality/judge/order_of_kept")
+            order = self.database.table("quality/judge/order_of_rejected")
         order = order.append_column("place", [np.arange(order.num_rows)])
         changes = np.flatnonzero(np.diff(order["source_id"].to_numpy())) + 1
         for start, end in pairwise([0, *changes.tolist(), order.num_rows]):
             for low in range(start, end, _TEXTS):
                 with self.database.registered(wanted=order.slice(low, min(_TEXTS, end - low))):
-                    yield self.database.table("quality/judge/kept")
+                    yield self.database.table("quality/judge/rejected")
 
     def _note(self, numbers: Any, outcome: Any, gate: Any, rule: Any, keys: Any, at: Any) -> None:
         changed = {
@@ -306,24 +307,24 @@ class _Judging:
             self.database.run("quality/judge/change")
 
     def _has_completed(self, batch: pa.RecordBatch) -> bool:
-        """Measure from stored texts what is missing of rows; return whether anything was."""
+        """Measure missing metrics from stored texts; return whether any were missing."""
         at, known = self._measurings(batch["measured"])
         wanted = needed(self.quality)
-        lacks = [any(there.get(n) != self.keys[n] for n in wanted) for there in known]
+        lacks = [any(keys.get(name) != self.keys[name] for name in wanted) for keys in known]
         missing = np.array(lacks, bool)[at]
         lost = missing & ~batch["has_text"].to_numpy(zero_copy_only=False)
         if lost.any():
             row = batch.slice(int(np.flatnonzero(lost)[0]), 1).to_pylist()[0]
             raise QualityError(
-                f"{counted(int(lost.sum()), 'row')} of source {row['source']!r} would have to be "
-                f"measured anew for these thresholds, and their texts were not kept "
-                f"(keep_rejected=False): leave out what was not measured, or read the source again"
+                f"{counted(int(lost.sum()), 'row')} of source {row['source']!r} must be measured "
+                f"again for these thresholds, and their texts were not kept "
+                f"(keep_rejected=False): omit the unmeasured rules, or read the source again"
             )
         places = np.flatnonzero(missing)
         found = (
-            each
+            block
             for start in range(0, len(places), _TEXTS)
-            for each in self._texts(batch, places[start : start + _TEXTS])
+            for block in self._texts(batch, places[start : start + _TEXTS])
         )
         for at, metrics in self._measured(found):
             rows = batch.take(pa.array(at))
@@ -334,7 +335,7 @@ class _Judging:
         return bool(len(places))
 
     def _measurings(self, names: pa.Array) -> tuple[Any, list[dict[str, str]]]:
-        """Return by which settings rows were measured: a number each, and keys by number."""
+        """Return the settings that measured rows: a number for each row, and keys by number."""
         coded = names.fill_null("").dictionary_encode()
         known = [self.measurings.get(name, {}) for name in coded.dictionary.to_pylist()]
         return coded.indices.to_numpy(), known
@@ -342,22 +343,24 @@ class _Judging:
     def _merged(
         self, before: pa.StructArray, now: pa.Table, kinds: pa.Array
     ) -> tuple[pa.StructArray, pa.Array]:
-        """Return old metrics with those replaced that are missing, and how they are measured."""
+        """Return old metrics with missing ones filled in, and the settings of each row."""
         at, known = self._measurings(kinds)
-        lacking = [{n for n, key in self.keys.items() if there.get(n) != key} for there in known]
+        missing = [
+            {name.partition(":")[0] for name, key in self.keys.items() if keys.get(name) != key}
+            for keys in known
+        ]
         columns = {}
-        for each in STORED:
-            of = [any(name.partition(":")[0] == each.name for name in names) for names in lacking]
-            taken = np.array(of, bool)[at]
-            new = now[each.name].combine_chunks().cast(each.type)
-            columns[each.name] = pc.if_else(taken, new, pc.struct_field(before, each.name))
-        keys = [measured_by(self.database, there | self.keys) for there in known]
-        return stored_metrics(pa.table(columns)), pa.array(keys).take(pa.array(at))
+        for metric in STORED:
+            is_new = np.array([metric.name in names for names in missing], bool)[at]
+            new = now[metric.name].combine_chunks().cast(metric.type)
+            columns[metric.name] = pc.if_else(is_new, new, pc.struct_field(before, metric.name))
+        settings = [measured_by(self.database, keys | self.keys) for keys in known]
+        return stored_metrics(pa.table(columns)), pa.array(settings).take(pa.array(at))
 
     def _texts(
         self, batch: pa.RecordBatch, places: Any
     ) -> Iterator[tuple[Any, pa.Array, dict[str, pa.Array]]]:
-        """Yield places with texts, of records also with what gates need besides."""
+        """Yield places with texts; for records also the other fields that gates need."""
         is_record = pc.equal(batch["outcome"], "accepted").to_numpy(zero_copy_only=False)[places]
         records = places[is_record]
         keys = batch["record_key"].fill_null(-1).to_numpy()
@@ -371,6 +374,6 @@ class _Judging:
         if len(others):
             numbers = batch["number"].to_numpy()
             with self.database.registered(wanted=pa.table({"number": numbers[others]})):
-                kept = self.database.table("quality/judge/kept_texts").combine_chunks()
-            at = np.searchsorted(numbers, kept["number"].to_numpy())
-            yield at, joined(kept["sections"].combine_chunks()), {}
+                stored = self.database.table("quality/judge/rejected_texts").combine_chunks()
+            at = np.searchsorted(numbers, stored["number"].to_numpy())
+            yield at, joined(stored["sections"].combine_chunks()), {}

@@ -1,4 +1,4 @@
-"""Record outcomes in ``judgements``, and rejected rows with all that records would have."""
+"""Record outcomes in ``judgements``, and rejected rows with all fields of a record."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from duckplets.quality.verdicts import GATE, Verdicts
 
 MEANWHILE = "came in meanwhile"
 STORED = pa.schema([field for field in METRICS if field.name not in ("sha256", "bytes")])
-"""The metrics that stand in the column of that name; the others are columns of their own."""
+"""The metrics in the column ``metrics``; the other metrics are columns of their own."""
 
-_OF_RECORDS = (
+_RECORD_COLUMNS = (
     *("content_hash", "date", "group_key", "taxonomy", "meta", "trust"),
     *("created_at", "updated_at"),
 )
@@ -36,10 +36,10 @@ _SECTION = pa.struct([(name, pa.string()) for name in ("role", "heading", "text"
 
 def begin(of: Intake, settings: dict[str, Any]) -> int:
     """Begin the log of an intake, and return its number."""
-    of_source = {"name": of.name, "source_id": of.source_id}
+    source = {"name": of.name, "source_id": of.source_id}
     for statement in ("forget", "forget_rejected"):
-        of.database.run(f"quality/intake/{statement}", of_source)
-    given = {
+        of.database.run(f"quality/intake/{statement}", source)
+    parameters = {
         "source_id": of.source_id,
         "source": of.name,
         "kind": of.source.kind,
@@ -48,15 +48,15 @@ def begin(of: Intake, settings: dict[str, Any]) -> int:
         "version": UNPUBLISHED,
         "duckplets": version_of("duckplets"),
     }
-    return int(of.database.run("quality/intake/begin", given | settings)[0][0])
+    return int(of.database.run("quality/intake/begin", parameters | settings)[0][0])
 
 
 class JudgementLog:
-    """The log of one intake: what became of every row."""
+    """The log of one intake: the outcome of every row."""
 
     def __init__(self, of: Intake, number: int, quality: Quality | None) -> None:
-        self._of, self._database = of, of.database
-        self._of_source = {"acquisition_id": number, "source_id": of.source_id}
+        self._source, self._database = of.name, of.database
+        self._ids = {"acquisition_id": number, "source_id": of.source_id}
         self._keep = quality is not None and quality.keep_rejected
         self._measured = quality and measured_by(of.database, measured(quality))
 
@@ -69,16 +69,14 @@ class JudgementLog:
         found: Verdicts,
         record_key: int,
     ) -> None:
-        """Record rows; the first record of them has the key."""
+        """Record rows; the first record among them gets ``record_key``."""
         accepted = found.outcome == "accepted"
         keys = pa.array(np.cumsum(accepted) + record_key - 1, mask=~accepted)
-        there, count = batch.schema.names, batch.num_rows
+        names, count = batch.schema.names, batch.num_rows
         is_blank = pc.is_null(digests).to_numpy(zero_copy_only=False)
         columns = {
-            "file": batch["file"].cast(pa.string())
-            if "file" in there
-            else pa.nulls(count, pa.string()),
-            "line": batch["line"] if "line" in there else pa.nulls(count, pa.int64()),
+            "file": (batch["file"] if "file" in names else pa.nulls(count)).cast(pa.string()),
+            "line": batch["line"] if "line" in names else pa.nulls(count, pa.int64()),
             "row": batch["row"],
             "record_id": ids,
             "record_key": keys,
@@ -93,54 +91,54 @@ class JudgementLog:
             ),
         }
         with self._database.registered(judged=sliced(pa.table(columns))):
-            named = self._of_source | {"source": self._of.name}
-            self._database.run("quality/intake/append_judgements", named)
+            source = self._ids | {"source": self._source}
+            self._database.run("quality/intake/append_judgements", source)
         rejected = found.outcome == "rejected"
         if self._keep and rejected.any():
             mask = pa.array(rejected)
-            kept = _rows_to_keep(batch.filter(mask), ids.filter(mask))
-            with self._database.registered(rejected=kept):
-                self._database.run("quality/intake/append_rejected", self._of_source)
+            rows = _rejected_rows(batch.filter(mask), ids.filter(mask))
+            with self._database.registered(rejected=rows):
+                self._database.run("quality/intake/append_rejected", self._ids)
         hashes = pa.table({"record_key": keys, "digest": digests})
         with self._database.registered(new_hashes=hashes.filter(pa.array(accepted))):
             self._database.run("quality/intake/append_hashes")
 
     def came_meanwhile(self, version: int) -> int:
         """Reject rows whose texts others stored since the intake began; return their number."""
-        given = self._of_source | {"version": version}
-        taken = [key for (key,) in self._database.run("quality/intake/came_meanwhile", given)]
+        parameters = self._ids | {"version": version}
+        taken = [key for (key,) in self._database.run("quality/intake/came_meanwhile", parameters)]
         if taken:
             with self._database.registered(taken=pa.table({"record_key": taken})):
                 self._database.run("quality/intake/reject_keys", {"gate": GATE, "rule": MEANWHILE})
         return len(taken)
 
 
-def _rows_to_keep(batch: pa.RecordBatch, ids: pa.Array) -> pa.Table:
+def _rejected_rows(batch: pa.RecordBatch, ids: pa.Array) -> pa.Table:
     """Return rows as in ``rejected_rows``."""
-    there = batch.schema.names
+    names = batch.schema.names
     columns = {"row": batch["row"], "record_id": ids, "sections": _sections(batch["sections"])}
-    columns |= {name: batch[name] for name in _OF_RECORDS}
-    nothing = pa.nulls(batch.num_rows, pa.string())
-    columns |= {name: batch[name] if name in there else nothing for name in _TEXTS}
-    columns["label"] = batch["label"] if "label" in there else nothing.cast(pa.float64())
+    columns |= {name: batch[name] for name in _RECORD_COLUMNS}
+    nulls = pa.nulls(batch.num_rows, pa.string())
+    columns |= {name: batch[name] if name in names else nulls for name in _TEXTS}
+    columns["label"] = batch["label"] if "label" in names else nulls.cast(pa.float64())
     return pa.table(columns)
 
 
 def _sections(sections: pa.ListArray) -> pa.ListArray:
     """Return sections with ``original``, null if it equals the text."""
     flat = sections.flatten()
-    there = [field.name for field in flat.type]
-    nothing = pa.nulls(len(flat), pa.string())
-    fields = [flat.field(f.name) if f.name in there else nothing for f in _SECTION]
-    return lists_like(sections, dict(zip([f.name for f in _SECTION], fields, strict=True)))
+    names = [field.name for field in flat.type]
+    nulls = pa.nulls(len(flat), pa.string())
+    fields = {f.name: flat.field(f.name) if f.name in names else nulls for f in _SECTION}
+    return lists_like(sections, fields)
 
 
 def stored_metrics(metrics: pa.Table) -> pa.Array:
     """Return metrics as in ``judgements``, without digest and size of the text."""
-    count, there = metrics.num_rows, metrics.column_names
+    count, names = metrics.num_rows, metrics.column_names
     fields = [
         metrics[f.name].combine_chunks().cast(f.type)
-        if f.name in there
+        if f.name in names
         else pa.nulls(count, f.type)
         for f in STORED
     ]
@@ -148,7 +146,7 @@ def stored_metrics(metrics: pa.Table) -> pa.Array:
 
 
 def measured_by(database: Database, keys: Mapping[str, str]) -> str:
-    """Store the settings of a measurement; return their reference."""
+    """Store the settings of a measurement; return their key."""
     text = json.dumps(dict(sorted(keys.items())))
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     database.run("quality/intake/measured", {"measured": digest, "keys": text})

@@ -1,7 +1,7 @@
 """Identify the language of texts from a prefix, by py3langid or a user's detector."""
 
-# A detector's time grows with the text (6,300 texts/s of 200 characters, 1,370 of 4,000), its
-# answer hardly changes. Probabilities have four places, so results do not depend on the machine.
+# A detector takes longer for a longer text (6,300 texts/s of 200 characters, 1,370 of 4,000), and
+# its answer hardly changes. Probabilities have four places, so they are equal on every machine.
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from duckplets.text.characters import LETTER, bytes_of, classes
 UNDETERMINED = "undetermined"
 _PLACES = 4
 
-# codes of py3langid 0.4 and earlier models; "zxx" is no language
+# codes of py3langid 0.4 and earlier models; "zxx" means "no language"
 _CODES = (
     "ace af am an ar ary arz as az ba bcl be bg bn br bs ca crh cs cy da de dz el en eo es et eu "
     "ext fa fi fo fr fuv fy ga gcf gcr gd gl gom grc gu gug guw ha hbo he hi hr ht hu hy id ig is "
@@ -57,8 +57,8 @@ def _py3langid() -> plugins.Detector:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier
     except ImportError as error:
         raise ExtensionError(
-            "language= needs the package py3langid: pip install 'duckplets[quality]', or give "
-            "language=None, which turns this gate off"
+            "language= needs the package py3langid: pip install 'duckplets[quality]', or turn the "
+            "gate off with language=None"
         ) from error
     import py3langid
 

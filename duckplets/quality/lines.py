@@ -1,4 +1,4 @@
-"""Count lines and paragraphs of texts, and what repeats among those of one text."""
+"""Count lines and paragraphs of texts, and the repeated ones within a text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Bits, Bytes, Flags, Integers
-from duckplets.quality.texts import portions
+from duckplets.base.arrays import Bits, Bytes, Flags, Integers, stretches
 from duckplets.quality.tokens import Columns, numbered
 from duckplets.text.characters import bytes_of
 
@@ -18,7 +17,7 @@ _BYTES, _TEXTS = 1 << 20, 4096  # bytes of a block; a longer text is a block by 
 def counts(texts: pa.Array) -> Columns:
     """Return counts of every text, by metric name."""
     sizes = pc.binary_length(texts).to_numpy()
-    blocks = [_counted(texts.slice(i, j - i)) for i, j in portions(sizes, _BYTES, _TEXTS)]
+    blocks = [_counted(texts[part]) for part in stretches(sizes, rows=_TEXTS, total=_BYTES)]
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
@@ -64,7 +63,7 @@ def _at_ends(data: Bytes, bounds: Integers) -> tuple[Flags, Flags]:
 def _paragraphs(
     texts: pa.Array, data: Bytes, bounds: Integers, breaks: Integers
 ) -> tuple[Integers, Integers, Integers]:
-    """Return the number of paragraphs, of repeated ones, and of characters in these."""
+    """Return the numbers of paragraphs, of repeated ones, and of characters in repeated ones."""
     owner = np.searchsorted(bounds, breaks, side="right") - 1
     same = owner[1:] == owner[:-1]
     parted = np.unique(owner[1:][same & (np.diff(breaks) == 1)])  # texts with a blank line
@@ -76,9 +75,9 @@ def _paragraphs(
         high[parted] = low[parted] + pc.binary_length(trimmed).to_numpy()
     within = (breaks >= low[owner]) & (breaks < high[owner])
     breaks, owner = breaks[within], owner[within]
-    apart = (np.diff(breaks) > 1) | (owner[1:] != owner[:-1])
-    first = breaks[np.append(True, apart)[: len(breaks)]]  # of breaks without text between them
-    last = breaks[np.append(apart, True)[: len(breaks)]]
+    separate = (np.diff(breaks) > 1) | (owner[1:] != owner[:-1])
+    first = breaks[np.append(True, separate)[: len(breaks)]]  # of breaks without text between them
+    last = breaks[np.append(separate, True)[: len(breaks)]]
     several = last > first
     first, last = first[several], last[several]
     parts = _TextParts(
@@ -95,15 +94,15 @@ class _TextParts:
 
     def __init__(self, data: Bytes, start: Integers, stop: Integers, counts: Integers) -> None:
         self._texts = len(counts)
-        owner, kept = np.repeat(np.arange(len(counts)), counts), stop > start
-        self._owner, start, stop = owner[kept], start[kept], stop[kept]
+        owner, filled = np.repeat(np.arange(len(counts)), counts), stop > start
+        self._owner, start, stop = owner[filled], start[filled], stop[filled]
         self._number, kinds = numbered(data, start, stop)
         self.kinds = kinds.cast(pa.large_string())
         begins = Bits((data & 0xC0) != 0x80)
         self._characters = begins.rank(stop) - begins.rank(start)
 
     def repeats(self, chosen: Flags) -> tuple[Integers, Integers, Integers]:
-        """Return by text the parts of some kinds, those that stood before, and their characters."""
+        """Return the parts of some kinds by text, the repeated ones, and their characters."""
         at = np.flatnonzero(chosen[self._number])
         owner = self._owner[at]
         _, first = np.unique(owner * len(self.kinds) + self._number[at], return_index=True)

@@ -1,6 +1,6 @@
 """Measure texts: regular expressions in SQL, tokens and n-grams in NumPy, language in Python."""
 
-# Metrics without an extra are measured whatever the thresholds, which may change without the texts.
+# Every metric that needs no extra package is measured: thresholds may change without the texts.
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Bytes, Integers
+from duckplets.base.arrays import Bytes, Integers, stretches
 from duckplets.db.database import Database
 from duckplets.quality import lines, plugins, tokens
-from duckplets.quality.conditions import holds
+from duckplets.quality.conditions import is_true
 from duckplets.quality.language import detector_of, languages
 from duckplets.quality.metrics import METRICS
 from duckplets.quality.pii import PATTERNS
 from duckplets.quality.settings import Quality
-from duckplets.quality.texts import digests_of, portions
+from duckplets.quality.texts import digests_of
 from duckplets.quality.words import WordFile
 from duckplets.text.characters import bytes_of
 from duckplets.text.words import PAIRED
 
-_VERSION = "1"  # version of the measurement; another one means other metrics
+_VERSION = "1"  # change it whenever a metric changes
 
 _SAMPLE, _EARLY = 8192, 256  # characters searched for code
 _MORSEL, _MORSEL_BYTES = 256, 1 << 20  # texts a DuckDB thread takes at a time
@@ -89,7 +89,7 @@ _LINES = {
 
 
 def ready(quality: Quality) -> None:
-    """Check, before anything is read, that all dependencies of the settings are there."""
+    """Check before reading that the packages and functions of the settings exist."""
     if quality.language is not None:
         detector_of(quality.detector)
     for condition in quality.conditions:
@@ -98,7 +98,7 @@ def ready(quality: Quality) -> None:
 
 
 def measured(quality: Quality) -> dict[str, str]:
-    """Return the metrics that ``measure`` takes, each with a key of the settings it depends on."""
+    """Return the metrics that ``measure`` computes, each with a key of the settings it needs."""
     # Settings with the same key reuse a stored metric.
     keys = {name: _VERSION for name in METRICS.names if name != "own"}
     keys["copyright"] = _key("copyright", quality.copyright)
@@ -117,34 +117,31 @@ def measured(quality: Quality) -> dict[str, str]:
     for condition in quality.conditions:
         keys |= {f"own:{name}": plugins.gate(name).version for name in condition.gates}
     for condition in quality.conditions:
-        if condition.looks:
+        if condition.needs_text:
             reads = sorted((name, keys.get(name)) for name in condition.reads)
             keys[f"own:{condition.text}"] = _key("condition", reads)
     return keys
 
 
-def _key(what: str, by: object) -> str:
-    return hashlib.sha256(json.dumps([_VERSION, what, by]).encode()).hexdigest()[:16]
+def _key(metric: str, settings: object) -> str:
+    return hashlib.sha256(json.dumps([_VERSION, metric, settings]).encode()).hexdigest()[:16]
 
 
 def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
-    """Return ``row`` and the columns of ``METRICS`` of texts, in order."""
-    # Language is null while its gate is off, profanity without a word file.
+    """Return ``row`` and the columns of ``METRICS`` for each text, in order."""
+    # Language is null while its gate is off, and profanity without a word file.
     texts = _one(rows["text"]).cast(pa.string())
     count = len(texts)
     found: dict[str, Any] = {"row": _one(rows["row"]).cast(pa.int64())}
     found |= {n: _one(rows[n]) for n in ("license", "present") if n in rows.column_names}
     if count:
         found["sha256"], found["bytes"] = digests_of(texts)
-        if pc.max(found["bytes"]).as_py() > _LARGE:  # one after the other, to use less memory
-            found |= _by_bytes(texts)
-            pa.default_memory_pool().release_unused()
-            found |= _by_sql(database, texts, quality)
-        else:
-            with ThreadPoolExecutor(1, "duckplets-quality") as pool:
-                counted = pool.submit(_by_bytes, texts)
-                found |= _by_sql(database, texts, quality)
-                found |= counted.result()
+        with ThreadPoolExecutor(1, "duckplets-quality") as pool:
+            counted = pool.submit(lambda: tokens.counts(texts, _SAMPLE) | lines.counts(texts))
+            if pc.max(found["bytes"]).as_py() > _LARGE:  # one after the other, to use less memory
+                counted.result()
+                pa.default_memory_pool().release_unused()
+            found |= _by_sql(database, texts, quality) | counted.result()
         found["code_early"] = _early(texts)
         if quality.language is not None:
             by = (quality.detector, quality.language_prefix, quality.min_letters)
@@ -156,10 +153,6 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
     return table.append_column("own", _own_values(database, table, texts, quality))
 
 
-def _by_bytes(texts: pa.Array) -> dict[str, Integers]:
-    return tokens.counts(texts, _SAMPLE) | lines.counts(texts)
-
-
 def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
@@ -169,34 +162,37 @@ def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 def _by_sql(database: Database, texts: pa.Array, quality: Quality) -> dict[str, Any]:
     phrases = [phrase.lower() for phrase in quality.copyright]
-    given = {**PATTERNS, "keyword": KEYWORD, "phrases": phrases, "sample": _SAMPLE}
+    parameters = {**PATTERNS, "keyword": KEYWORD, "phrases": phrases, "sample": _SAMPLE}
     pieces, owners = _pieces(texts)
     with database.registered(quality_texts=_morsels(pieces)):
-        found = [
-            database.table("quality/measure/texts", given),
-            database.table("quality/measure/lines", _LINES),
-        ]
-    columns = {name: of for part in found for name, of in _placed(part, len(pieces)).items()}
+        found = database.table("quality/measure/texts", parameters)
+        columns = _placed(found, len(pieces))
+        columns |= _placed(database.table("quality/measure/lines", _LINES), len(pieces))
     if len(pieces) > len(texts):
         columns = _whole(columns, texts, owners, phrases)
         pa.default_memory_pool().release_unused()
     with database.registered(quality_texts=_morsels(texts)):
-        found = [_terms(database, quality.terms)]
+        columns |= _placed(_terms(database, quality.terms), len(texts))
         if quality.profane is not None:
-            found.append(database.table("quality/measure/profanity", _profane(quality.profane)))
-    return columns | {n: of for part in found for n, of in _placed(part, len(texts)).items()}
+            found = database.table("quality/measure/profanity", _profane(quality.profane))
+            columns |= _placed(found, len(texts))
+    return columns
 
 
 def _morsels(texts: pa.Array) -> pa.Table:
     """Return texts with their places, in batches for DuckDB's threads."""
     table = pa.table({"place": np.arange(len(texts)), "text": texts})
-    some = portions(pc.binary_length(texts).to_numpy(), _MORSEL_BYTES, _MORSEL)
-    return pa.Table.from_batches([b for i, j in some for b in table.slice(i, j - i).to_batches()])
+    sizes = pc.binary_length(texts).to_numpy()
+    parts = (
+        table.slice(part.start, part.stop - part.start)
+        for part in stretches(sizes, rows=_MORSEL, total=_MORSEL_BYTES)
+    )
+    return pa.Table.from_batches([batch for part in parts for batch in part.to_batches()])
 
 
 def _pieces(texts: pa.Array) -> tuple[pa.Array | pa.ChunkedArray, Integers]:
     """Cut large texts at line breaks: SQL over lines needs many times their memory."""
-    # A megabyte without a line break is cut between words; C4 then sees only its last piece.
+    # A megabyte without a line break is cut between words. C4 then counts its last piece only.
     large = pc.greater(pc.binary_length(texts), _LARGE).to_numpy(zero_copy_only=False)
     if not large.any():
         return texts, np.arange(len(texts))
@@ -204,15 +200,15 @@ def _pieces(texts: pa.Array) -> tuple[pa.Array | pa.ChunkedArray, Integers]:
     found, counts, at = [], np.ones(len(texts), np.int64), 0
     for owner in np.flatnonzero(large).tolist():
         start, end = bounds[owner : owner + 2]
-        parts = [_uncopied(part) for part in _cut(data[start:end])]
+        parts = [_text_of(part) for part in _cut(data[start:end])]
         found += [texts.slice(at, owner - at), *parts]
         counts[owner], at = len(parts), owner + 1
     pieces = pa.chunked_array([*found, texts.slice(at)], pa.string())
     return pieces, np.repeat(np.arange(len(texts)), counts)
 
 
-def _uncopied(data: Bytes) -> pa.Array:
-    """Return one text, whose bytes stay where they are."""
+def _text_of(data: Bytes) -> pa.Array:
+    """Return bytes as one text, without a copy."""
     bounds = pa.py_buffer(np.array([0, len(data)], np.int32))
     return pa.Array.from_buffers(pa.string(), 1, [None, bounds, pa.py_buffer(data)])
 
@@ -237,42 +233,42 @@ def _cut(data: Bytes) -> Iterator[Bytes]:
 def _whole(
     pieces: dict[str, pa.Array], texts: pa.Array, owners: Integers, phrases: Sequence[str]
 ) -> dict[str, Any]:
-    """Return counts of texts from those of their pieces: sums, except for a few."""
+    """Return counts of texts from the counts of their pieces: sums, except for a few metrics."""
     first = np.searchsorted(owners, np.arange(len(texts)))
-    many = np.diff(first, append=len(owners))
-    counts = {name: of.cast(pa.int64()).to_numpy() for name, of in pieces.items()}
-    columns = {name: np.add.reduceat(of, first) for name, of in counts.items()}
+    number = np.diff(first, append=len(owners))
+    counts = {name: values.cast(pa.int64()).to_numpy() for name, values in pieces.items()}
+    columns = {name: np.add.reduceat(values, first) for name, values in counts.items()}
     for name in ("code_lines", "code_indented", "code_keywords"):  # of the first piece
         columns[name] = counts[name][first]
     data, bounds = bytes_of(texts)
     columns["characters"] = pc.utf8_length(texts).to_numpy()
-    for at in np.flatnonzero(many > 1).tolist():
+    for at in np.flatnonzero(number > 1).tolist():
         columns["copyright"][at] = _phrases_in(data[bounds[at] : bounds[at + 1]], phrases)
-    return {name: pa.array(of) for name, of in columns.items()}
+    return {name: pa.array(values) for name, values in columns.items()}
 
 
 def _phrases_in(data: Bytes, phrases: Sequence[str]) -> int:
     """Return how many phrases a large text has."""
-    further = 8 * max(map(len, phrases), default=0)  # bytes in which one ends, with what follows it
-    left = list(phrases)
+    overlap = 8 * max(map(len, phrases), default=0)  # bytes: a phrase may cross the end of a part
+    missing = list(phrases)
     for start in range(0, len(data), _MORSEL_BYTES):
-        part = data[start : start + _MORSEL_BYTES + further].tobytes().decode(errors="ignore")
+        part = data[start : start + _MORSEL_BYTES + overlap].tobytes().decode(errors="ignore")
         folded = part.lower()
-        left = [phrase for phrase in left if phrase not in folded]
-    return len(phrases) - len(left)
+        missing = [phrase for phrase in missing if phrase not in folded]
+    return len(phrases) - len(missing)
 
 
-def _placed(part: pa.Table, count: int) -> dict[str, pa.Array]:
-    """Return columns in order of places; 0 for missing places."""
-    if part.num_rows == count:
-        part = part.take(pc.sort_indices(part["place"]))
-        return {name: _one(part[name]) for name in part.column_names if name != "place"}
-    place, found = part["place"].to_numpy(), {}
-    for name in part.column_names[1:]:
+def _placed(found: pa.Table, count: int) -> dict[str, Any]:
+    """Return columns in order of places, with 0 for missing places."""
+    if found.num_rows == count:
+        found = found.take(pc.sort_indices(found["place"]))
+        return {name: _one(found[name]) for name in found.column_names if name != "place"}
+    place, columns = found["place"].to_numpy(), {}
+    for name in found.column_names[1:]:
         values = np.zeros(count, np.int64)
-        values[place] = part[name].to_numpy()
-        found[name] = pa.array(values)
-    return found
+        values[place] = found[name].to_numpy()
+        columns[name] = pa.array(values)
+    return columns
 
 
 def _terms(database: Database, words: WordFile) -> pa.Table:
@@ -288,27 +284,25 @@ def _flexible(phrase: str) -> str:
     return r"\s+".join(map(re.escape, phrase.split()))
 
 
-_NOTHING = r"[^\s\S]"  # matches nothing
-
-
 def _profane(words: WordFile) -> dict[str, Any]:
+    nothing = r"[^\s\S]"  # matches nothing
     found = [term for _, term in words.terms]
     single = "|".join(re.escape(word) for word in found if " " not in word)
     several = "|".join(_flexible(phrase) for phrase in found if " " in phrase)
     return {
         # a word is surrounded by non-letters
-        "words": rf"[^\pL\pN]*(?:{single or _NOTHING})(?:['’]s)?[^\pL\pN]*",
-        "phrases": rf"\b(?:{several})\b" if several else _NOTHING,
+        "words": rf"[^\pL\pN]*(?:{single or nothing})(?:['’]s)?[^\pL\pN]*",
+        "phrases": rf"\b(?:{several})\b" if several else nothing,
         "longest": 300,
-        "apart": r"[-/,;:.…_&()\"“”]+",
+        "separators": r"[-/,;:.…_&()\"“”]+",
     }
 
 
-# -- the rest -------------------------------------------------------------------------------------
+# -- code and registered gates --------------------------------------------------------------------
 
 
 def _early(texts: pa.Array) -> pa.Array:
-    """Return whether texts begin with an indented line, and with a symbol, as code may."""
+    """Return whether the beginning of texts has an indented line and a symbol, as code has."""
     begin = pc.utf8_slice_codeunits(texts, 0, _EARLY)
     indented = pc.match_substring_regex(begin, r"(?:^|\n)(?:\t| {2,})[ \t]*\S")
     return pc.and_(indented, pc.match_substring_regex(begin, r"[{}()\[\];=<>]"))
@@ -318,16 +312,15 @@ def _own_values(
     database: Database, metrics: pa.Table, texts: pa.Array, quality: Quality
 ) -> pa.Array:
     """Return the values of registered gates for each row, as a map."""
-    kind = METRICS.field("own").type
     values: dict[str, Sequence[float]] = {}
-    alone = {condition.text for condition in quality.conditions if condition.alone}
+    by_name = {condition.text for condition in quality.conditions if condition.is_gate_name}
     for name in sorted({name for c in quality.conditions for name in c.gates}):
-        values[name] = plugins.judged(name, texts.to_pylist(), alone=name in alone)
-    looking = [condition for condition in quality.conditions if condition.looks]
-    if looking and len(texts):
+        values[name] = plugins.judged(name, texts.to_pylist(), only_bools=name in by_name)
+    on_text = [condition for condition in quality.conditions if condition.needs_text]
+    if on_text and len(texts):
         table = metrics.append_column("text", texts).append_column("own", _maps(values, len(texts)))
-        values |= {c.text: holds(database, c, table).astype(float).tolist() for c in looking}
-    return _maps(values, len(texts)).cast(kind)
+        values |= {c.text: is_true(database, c, table).astype(float).tolist() for c in on_text}
+    return _maps(values, len(texts))
 
 
 def _maps(values: dict[str, Sequence[float]], count: int) -> pa.Array:

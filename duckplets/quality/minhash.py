@@ -1,7 +1,7 @@
-r"""Hash the n-grams of texts, and make MinHash bands of them."""
+r"""Hash the n-grams of texts, and compute their MinHash bands."""
 
-# The hash of an n-gram is a polynomial of its words' hashes: a difference of two prefix sums.
-# Constants are our own and words are hashed by MD5, so no version of a library changes a result. In
+# The hash of an n-gram is a polynomial of the hashes of its words: a difference of two prefix sums.
+# Words are hashed by MD5 and all constants are in this file, so no library changes a result. In
 # scripts without spaces a word is one character with its marks.
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Floats, IntegerLists, Integers, Words
+from duckplets.base.arrays import Floats, IntegerLists, Integers, Words, offsets, stretches
 from duckplets.base.settings import Bounds, check
 from duckplets.db.database import Database
 from duckplets.errors import SamplerError
-from duckplets.quality.texts import portions
 from duckplets.text.words import PAIRED
 
 ALGORITHM = 4
-"""Changes whenever another n-gram, hash or band would be made of the same text."""
+"""Change it whenever the n-grams, hashes or bands of a text change."""
 
 _WORDS = {
     "word": r"[\pL\pN\pM]+",
@@ -41,7 +40,7 @@ _Some = Annotated[int, Bounds(1, _MOST)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NearSettings:
-    """How near-duplicates are found; see ``Corpus.deduplicate``."""
+    """Settings of the search for near-duplicates; see ``Corpus.deduplicate``."""
 
     near: Annotated[float, Bounds(above=0, most=1)]
     ngram: _Some
@@ -50,7 +49,6 @@ class NearSettings:
     seed: Annotated[int, Bounds(0, 2**63 - 1)]
 
     def __post_init__(self) -> None:
-        """Check every field."""
         check(self, SamplerError)
 
     @classmethod
@@ -58,32 +56,32 @@ class NearSettings:
         cls, *, near: float, ngram: int, bands: int | None, rows: int | None, seed: int
     ) -> NearSettings:
         """Check settings, and choose missing bands and rows."""
-        # Of choices that find 99 % of the nearest pairs, the most rows propose the fewest wrong
-        # pairs.
-        one = {"bands": 1 if bands is None else bands, "rows": 1 if rows is None else rows}
-        given = cls(near=near, ngram=ngram, **one, seed=seed)
-        for each in range(_MOST_ROWS, 0, -1) if rows is None else [given.rows]:
-            least = _least_bands(given.near, each)
-            if (each * least <= _FUNCTIONS) if bands is None else (least <= given.bands):
+        # Several choices find 99 % of the nearest pairs. The one with the most rows proposes the
+        # fewest wrong pairs.
+        numbers = {"bands": 1 if bands is None else bands, "rows": 1 if rows is None else rows}
+        settings = cls(near=near, ngram=ngram, **numbers, seed=seed)
+        for number in range(_MOST_ROWS, 0, -1) if rows is None else [settings.rows]:
+            least = _least_bands(settings.near, number)
+            if (number * least <= _FUNCTIONS) if bands is None else (least <= settings.bands):
                 break
-        return replace(given, bands=least if bands is None else given.bands, rows=each)
+        return replace(settings, bands=least if bands is None else settings.bands, rows=number)
 
     @property
     def recall(self) -> float:
-        """Share of pairs with similarity exactly ``near`` that share a band."""
+        """The share of pairs of similarity ``near`` that have a band in common."""
         return float(1 - (1 - self.near**self.rows) ** self.bands)
 
 
 def _least_bands(near: float, rows: int) -> int:
-    """Return the fewest bands that find 99 % of the pairs of a similarity."""
+    """Return the least number of bands that finds 99 % of the pairs of a similarity."""
     alike = near**rows
     return 1 if alike == 1 else min(_MOST, math.ceil(math.log(1 - _RECALL) / math.log1p(-alike)))
 
 
 class Grams(NamedTuple):
-    """The n-grams of some texts, one text's after the other."""
+    """The n-grams of texts, one text after the other."""
 
-    hashes: Words  # the same words have the same
+    hashes: Words  # equal for equal words
     starts: Integers  # first n-gram of each text, and the end
     words: pa.Array  # of all texts
     first: Integers  # first word of each n-gram
@@ -110,29 +108,25 @@ class Grams(NamedTuple):
 
 
 def grams_of(database: Database, texts: pa.Array, n: int, *, whole: bool) -> Grams:
-    """Return the n-grams of texts; with ``whole`` a text of fewer words is one."""
+    """Return the n-grams of texts; with ``whole`` a text of fewer words is one n-gram."""
     table = pa.table({"place": np.arange(len(texts)), "text": texts})
     with database.registered(gram_texts=table):
         found = database.table("quality/near_dedup/words", _WORDS)
     lists = found["words"].take(pc.sort_indices(found["place"])).combine_chunks()
     words = lists.flatten()
     count = pc.list_value_length(lists).to_numpy()
-    word = _sums(count)  # start of each text
+    word = offsets(count)  # start of each text
     grams = np.maximum(count - n + 1, np.minimum(count, 1) if whole else 0)
-    starts = _sums(grams)
+    starts = offsets(grams)
     first = np.arange(starts[-1]) + np.repeat(word[:-1] - starts[:-1], grams)
     size = np.repeat(np.minimum(count, n), grams)
-    forth, back = (_powers(base, len(words)) for base in (_BASE, pow(_BASE, -1, 1 << 64)))
-    sums = _sums(_hashed(database, words) * forth)
+    forth, back = (  # powers
+        np.multiply.accumulate(np.full(len(words), base, np.uint64))
+        for base in (_BASE, pow(_BASE, -1, 1 << 64))
+    )
+    sums = offsets(_hashed(database, words) * forth, np.uint64)
     hashes = mixed((sums[first + size] - sums[first]) * back[first])
     return Grams(hashes, starts, words, first, size, count)
-
-
-def _sums(counts: np.ndarray) -> np.ndarray:
-    """Return cumulative sums, beginning with 0."""
-    sums = np.zeros(len(counts) + 1, np.uint64 if counts.dtype == np.uint64 else np.int64)
-    np.cumsum(counts, out=sums[1:])
-    return sums
 
 
 def _hashed(database: Database, words: pa.Array) -> Words:
@@ -145,11 +139,6 @@ def _hashed(database: Database, words: pa.Array) -> Words:
     return hashed
 
 
-def _powers(base: int, count: int) -> Words:
-    powers: Words = np.multiply.accumulate(np.full(count, base, np.uint64))
-    return powers
-
-
 def bands_of(grams: Grams, settings: NearSettings) -> Words:
     """Return the MinHash bands of texts, uint64[texts, bands]; equal bands are candidates."""
     functions = settings.bands * settings.rows
@@ -157,17 +146,17 @@ def bands_of(grams: Grams, settings: NearSettings) -> Words:
     addends = _numbers(functions, 2 * settings.seed + 1)
     starts = grams.starts
     made = np.empty((len(starts) - 1, settings.bands), np.uint64)
-    for low, high in portions(np.diff(starts), _GRAMS, _GRAMS):
-        part = grams.hashes[starts[low] : starts[high]]
-        first = starts[low:high] - starts[low]
-        room = np.empty(len(part), np.uint64)
+    for texts in stretches(np.diff(starts), rows=_GRAMS, total=_GRAMS):
+        hashes = grams.hashes[starts[texts.start] : starts[texts.stop]]
+        first = starts[texts] - starts[texts.start]
+        buffer = np.empty(len(hashes), np.uint64)
         for band in range(settings.bands):
-            found = np.full(high - low, band, np.uint64)
+            found = np.full(len(first), band, np.uint64)
             for row in range(band * settings.rows, (band + 1) * settings.rows):
-                np.multiply(part, factors[row], out=room)
-                np.add(room, addends[row], out=room)
-                found = mixed(found ^ np.minimum.reduceat(room, first))
-            made[low:high, band] = found
+                np.multiply(hashes, factors[row], out=buffer)
+                np.add(buffer, addends[row], out=buffer)
+                found = mixed(found ^ np.minimum.reduceat(buffer, first))
+            made[texts, band] = found
     return made
 
 
@@ -180,7 +169,7 @@ def mixed(numbers: Words) -> Words:
 
 
 def _numbers(count: int, seed: int) -> Words:
-    """Return so many random numbers from a seed (splitmix64)."""
+    """Return ``count`` random numbers from a seed (splitmix64)."""
     start = int(mixed(np.array([seed & _ALL], np.uint64))[0])
     steps = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
     return mixed(steps + np.uint64(start))

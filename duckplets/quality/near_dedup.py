@@ -1,7 +1,7 @@
-"""Find records with equal or nearly equal texts, and mark or remove all but one per cluster."""
+"""Find records with equal or nearly equal texts, and mark or remove them except one a cluster."""
 
-# Bands only propose candidates, and all n-grams of both texts decide: a signature of 84 numbers
-# errs by .04 at .85. The texts of a bucket are compared with its first, the rest with their
+# Bands only propose candidates. All n-grams of both texts decide, for a signature of 84 numbers
+# errs by .04 at .85. The texts of a bucket are compared with the first one, and then with their
 # neighbours.
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Floats, Integers, Words
+from duckplets.base.arrays import Floats, Integers, Words, stretches
 from duckplets.base.sanitize import Reported, counted
 from duckplets.base.settings import checked
 from duckplets.db.database import Database
@@ -25,7 +25,7 @@ from duckplets.engine.work import Work
 from duckplets.errors import SamplerError
 from duckplets.ingest.records import current_version
 from duckplets.quality.minhash import ALGORITHM, NearSettings, bands_of, grams_of
-from duckplets.quality.texts import LiveTexts, portions
+from duckplets.quality.texts import LiveTexts
 from duckplets.quality.verdicts import scratch_of_worker
 
 Action = Literal["mark", "remove"]
@@ -33,28 +33,28 @@ Action = Literal["mark", "remove"]
 _ROWS = 65_536  # rows of buckets processed together
 _BYTES = 8 << 20  # bytes of the texts of pairs compared together
 _PAIRS = 8_192
-_MEMORY = "300MB"  # memory for bands; the rest waits on disk
+_MEMORY = "300MB"  # memory for bands; the others are on disk
 _EXAMPLES = 5
 _STATEMENTS = "quality/near_dedup/forget", "quality/near_dedup/store"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NearReport(Reported):
-    """What ``deduplicate`` found.
+    """The result of ``deduplicate``.
 
     Attributes:
-        records: Records that were compared: all that have text.
-        clusters: Groups of equal or nearly equal ones.
-        duplicates: Records of clusters that are not its survivor.
-        pairs: Candidates that were compared word by word.
-        recall: The share of the pairs whose similarity is just ``near`` that bands are expected
-            to propose; of others more.
+        records: Number of records that were compared: all with text.
+        clusters: Number of groups of equal or nearly equal records.
+        duplicates: Number of records in clusters, without the survivors.
+        pairs: Number of candidate pairs that were compared word by word.
+        recall: The expected share of pairs of similarity ``near`` that bands propose. It is
+            larger for pairs of a higher similarity.
         by_source: For each source and split ``records`` and ``duplicates``.
         examples: The first five clusters: ``survivor`` and ``duplicates``, each a ``record_id``
             with its ``similarity`` to the survivor.
-        settings: What was asked for.
+        settings: The settings of the search.
         action: ``mark`` or ``remove``; ``none`` for a dry run.
-        version: Of the corpus that was looked at; of a removal the one that it made.
+        version: Version of the corpus that was searched; after a removal, the new version.
         seconds: Wall time.
     """
 
@@ -72,7 +72,7 @@ class NearReport(Reported):
 
 
 def checked_action(action: Any) -> Action:
-    """Check what to do with found records."""
+    """Return the action for found records, or refuse it."""
     return checked("action", action, Action, SamplerError)  # type: ignore[no-any-return]
 
 
@@ -95,9 +95,9 @@ def deduplicate(
     found, version = links.clusters(), texts.version
     gone = found["place"].to_numpy()[~found["survivor"].to_numpy()]
     if not dry_run:
-        said = asdict(settings) | {"algorithm": ALGORITHM}
+        stored = asdict(settings) | {"algorithm": ALGORITHM}
         rows = found.append_column("record_key", [texts.keys[found["place"].to_numpy()]])
-        version = texts.store("deduplicate", _STATEMENTS, gone, rows, action, said)
+        version = texts.store("deduplicate", _STATEMENTS, gone, rows, action, stored)
     return NearReport(
         records=len(texts.keys),
         clusters=found.num_rows - len(gone),
@@ -123,7 +123,7 @@ class _BandsJob(NamedTuple):
     database: Database | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave out the connection."""
+        """Pickle the settings only."""
         return _BandsJob, (self.settings,)
 
 
@@ -157,15 +157,15 @@ def bands_part(job: _BandsJob, texts: pa.Array) -> Words:
 
 
 class _Links:
-    """Which records belong together, so far."""
+    """The clusters of records found so far."""
 
     def __init__(self, texts: LiveTexts, settings: NearSettings) -> None:
         self.texts = texts
         self.settings = settings
         self.compared = 0
         self.first = np.arange(len(texts.keys))  # first place of each text's cluster
-        self.other = self.first.copy()  # an earlier text it is near to, and how near
-        self.similarity = np.ones(len(texts.keys))
+        self.other = self.first.copy()  # an earlier text near to it
+        self.similarity = np.ones(len(texts.keys))  # of the two
 
     def join_near(self, scratch: Database) -> None:
         """Link texts near enough to the first of a bucket, then to earlier neighbours."""
@@ -186,12 +186,12 @@ class _Links:
         return pa.table(columns | {"survivor": places == head, "similarity": similarity})
 
     def _compare(self, one: Integers, other: Integers) -> None:
-        """Compare pairs not yet linked, and link those near enough."""
+        """Compare pairs not yet linked, and link the near ones."""
         sizes = self.texts.sizes[one] + self.texts.sizes[other]
-        for low, high in portions(sizes, _BYTES, _PAIRS):
-            first, second = one[low:high], other[low:high]
-            apart = self.first[first] != self.first[second]  # perhaps linked by now
-            first, second = first[apart], second[apart]
+        for part in stretches(sizes, rows=_PAIRS, total=_BYTES):
+            first, second = one[part], other[part]
+            separate = self.first[first] != self.first[second]  # earlier portions may link them
+            first, second = first[separate], second[separate]
             if len(first):
                 self.compared += len(first)
                 found = self._similarities(first, second)
@@ -204,12 +204,12 @@ class _Links:
         """Return the Jaccard similarity of pairs."""
         found = np.empty(len(one))
         sizes = self.texts.sizes[one] + self.texts.sizes[other]
-        for low, high in portions(sizes, _BYTES, _PAIRS):
-            places = np.unique(np.concatenate([one[low:high], other[low:high]]))
+        for part in stretches(sizes, rows=_PAIRS, total=_BYTES):
+            places = np.unique(np.concatenate([one[part], other[part]]))
             texts = self.texts.texts(places)
             grams = grams_of(self.texts.database, texts, self.settings.ngram, whole=True)
-            pair = (np.searchsorted(places, side[low:high]) for side in (one, other))
-            found[low:high] = grams.similarities(*pair)
+            pair = (np.searchsorted(places, side[part]) for side in (one, other))
+            found[part] = grams.similarities(*pair)
         return found
 
     def _join(self, one: Integers, other: Integers) -> None:
@@ -217,10 +217,10 @@ class _Links:
         first = self.first
         while True:
             a, b = first[one], first[other]
-            apart = a != b
-            if not apart.any():
+            separate = a != b
+            if not separate.any():
                 return
-            a, b = a[apart], b[apart]
+            a, b = a[separate], b[separate]
             np.minimum.at(first, np.maximum(a, b), np.minimum(a, b))
             while not np.array_equal(shorter := first[first], first):
                 first[:] = shorter
@@ -228,9 +228,10 @@ class _Links:
 
 def _examples(texts: LiveTexts, found: pa.Table) -> list[dict[str, Any]]:
     """Return the first clusters, with their first records."""
-    few = found.filter(pc.less_equal(found["cluster"], _EXAMPLES))
+    found = found.filter(pc.less_equal(found["cluster"], _EXAMPLES))
     examples: list[dict[str, Any]] = []
-    for name, row in zip(texts.record_ids(few["place"].to_numpy()), few.to_pylist(), strict=True):
+    names = texts.record_ids(found["place"].to_numpy())
+    for name, row in zip(names, found.to_pylist(), strict=True):
         if row["survivor"]:
             examples.append({"survivor": name, "duplicates": []})
         elif len(examples[-1]["duplicates"]) < _EXAMPLES:

@@ -1,7 +1,8 @@
-r"""Say what personal data looks like, count it, and take it out of texts."""
+r"""Define patterns of personal data, and replace it in texts."""
 
-# RE2 and Python read one table of patterns alike: ASCII digits and words, no look-around. So the
-# counted data is the removed data. Underscores around a word are Markdown's emphasis.
+# RE2 and Python use one table of patterns, with ASCII digits and words and no look-around, and find
+# the same data. So the counted data is the replaced data. Underscores around a word are Markdown's
+# emphasis.
 #
 # - email: ``name@host.domain``, but not ``icon@2x.png`` and ``git@github.com``.
 # - phone: ``+`` and 8 to 15 digits with single separators, or ten digits as in North America:
@@ -10,9 +11,10 @@ r"""Say what personal data looks like, count it, and take it out of texts."""
 # - ipv4: four numbers below 256, in a public network; but not the number of a version or section:
 #   ``version 1.2.3.4``, ``name-1.2.3.4``, ``name>=1.2.3.4``, ``1.2.3.4.zip``.
 # - ipv6: an address in a public network, with or without ``::``.
-# - iban: a country with the length of its numbers, at once or in fours, with a correct checksum.
-# - card: 13 to 19 digits that begin with 2 to 6, as one, in fours, or in 4, 6 and 5, with a correct
-#   check digit (Luhn).
+# - iban: a country with the length of its numbers, without spaces or in groups of four, with a
+#   correct checksum.
+# - card: 13 to 19 digits that begin with 2 to 6, without spaces, in groups of four, or in groups of
+#   4, 6 and 5, with a correct check digit (Luhn).
 
 from __future__ import annotations
 
@@ -63,13 +65,13 @@ _IBANS = {
     33: "RU",
 }
 _IBAN = "|".join(
-    rf"(?:{of})\d\d(?: ?[A-Z0-9]{{4}}){{{size // 4 - 1}}}"
+    rf"(?:{countries})\d\d(?: ?[A-Z0-9]{{4}}){{{size // 4 - 1}}}"
     + f" ?[A-Z0-9]{{{size % 4}}}" * (size % 4 > 0)
-    for size, of in _IBANS.items()
+    for size, countries in _IBANS.items()
 )
 
 PATTERNS = {
-    # contained in each of those below but e-mail addresses
+    # contained in a match of each pattern below, except e-mail addresses
     "digits": rf"\d(?:[ .()-]{{0,2}}\d){{6}}|\d\.\d{{1,3}}\.\d{{1,3}}\.\d|{_FIRST}:",
     "email": rf"[A-Za-z0-9][A-Za-z0-9._%+-]*@{_DOMAIN}",
     "no_email": rf"(?i)^git@|\.(?:{_FILES})_?$",
@@ -97,7 +99,7 @@ PATTERNS = {
         r"(?i)^2001:(?::|0{0,2}[0-9a-f]{1,2}:|0?[01][0-9a-f]{2}:|0?db8:)|^2002:|^3fff:0?[0-9a-f]{0,3}:"
     ),
     "iban": rf"\b(?:{_IBAN})\b",
-    # contained in each IPv6 address and IBAN
+    # contained in each IPv6 address and each IBAN
     "rare": rf"\b[A-Z]{{2}}\d\d ?[A-Z0-9]{{4}}|{_FIRST}:[0-9A-Fa-f:]*:",
     # Emphasis; patterns of numbers treat it like "*", not as part of a word.
     "emphasis": r"\b_+|_+\b",
@@ -154,7 +156,7 @@ def _without(text: str, kind: str) -> str:
 
 
 def _numbers(text: str, kind: str) -> Iterator[tuple[int, int]]:
-    """Yield where there are candidates of a kind."""
+    """Yield the spans of candidates of a kind."""
     if "_" in text:
         text = _EMPHASIS.sub(lambda found: "*" * len(found[0]), text)
     for found in _ANY[_CANDIDATES[kind]].finditer(text):
@@ -162,12 +164,12 @@ def _numbers(text: str, kind: str) -> Iterator[tuple[int, int]]:
 
 
 def _emails(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where RE2 finds e-mail addresses."""
-    # Python would read a run of letters and dots from each of its places to the end.
-    turned, done = text[::-1], 0
+    """Yield the spans of the e-mail addresses that RE2 finds."""
+    # The pattern alone takes Python quadratic time over a long run of letters and dots.
+    backwards, done = text[::-1], 0
     for found in re.finditer("@", text):
         at = found.start()
-        name = _EMAN.match(turned, len(text) - at, len(text) - done)
+        name = _EMAN.match(backwards, len(text) - at, len(text) - done)
         host = _HOST.match(text, at + 1)
         if name and host:
             done = host.end()

@@ -1,6 +1,6 @@
 """Register users' gates and language detectors."""
 
-# Settings store name and version, so another version counts as another measurement.
+# Settings store name and version. Another version is another measurement.
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ _LANGUAGES: dict[str, frozenset[str]] = {}  # codes it may return
 def register_gate(
     name: str, function: Callable[[list[str]], Sequence[bool | float]], version: str = "1"
 ) -> str:
-    """Give a function that judges texts a name, so that ``Quality(gates=...)`` can ask for it.
+    """Register a function that judges texts, for ``Quality(gates=...)``.
 
-    Register it in every process that ingests by such settings. Another function under the same
-    name takes its place.
+    Register it in every process that ingests with such settings. A function registered later under
+    the same name replaces it.
 
     Args:
-        name: What settings and stored metrics call it: a lower-case identifier that is no metric.
-        function: Called with a list of texts; returns as many values, in the same order. The same
-            text must give the same value whatever stands beside it. Named by itself among the
-            gates it returns bools, of which True lets a text pass; numbers are compared by a
-            condition, as in ``gates=("toxicity < 0.5",)``.
-        version: Change it whenever the function's values change.
+        name: Name in settings and stored metrics: a lower-case identifier that is no metric.
+        function: Gets a list of texts, and returns one value for each, in the same order. The value
+            of a text must not depend on the other texts. A gate given by its name alone returns
+            bools, and True lets a text pass. A condition such as ``gates=("toxicity < 0.5",)``
+            compares numbers.
+        version: Change it whenever the values of the function change.
 
     Returns:
         The name.
 
     Raises:
-        QualityError: A wrong name or version, or not a function.
+        QualityError: The name or the version is wrong, or ``function`` is no function.
     """
     _check("gate", name, version)
     if not name.isidentifier() or name != name.lower():
@@ -79,20 +79,20 @@ def register_detector(
     *,
     languages: Collection[str],
 ) -> str:
-    """Give a function that names languages a name, for ``Quality(detector=...)``.
+    """Register a function that identifies languages, for ``Quality(detector=...)``.
 
     Args:
-        name: What settings call it.
-        function: Called with a list of texts; returns for each a language code and a probability
-            from 0 to 1, in the same order.
-        version: Change it whenever the function's results change.
+        name: Name in settings.
+        function: Gets a list of texts, and returns a language code and a probability from 0 to 1
+            for each, in the same order.
+        version: Change it whenever the results of the function change.
         languages: All codes that it may return, such as ``{"en", "de"}``.
 
     Returns:
         The name.
 
     Raises:
-        QualityError: A wrong name, version or code, or not a function.
+        QualityError: The name, the version or a code is wrong, or ``function`` is no function.
     """
     _check("detector", name, version)
     codes = frozenset([languages] if isinstance(languages, str) else languages)
@@ -103,24 +103,19 @@ def register_detector(
     return name
 
 
-def _check(what: str, name: str, version: str) -> None:
+def _check(kind: str, name: str, version: str) -> None:
     for part, text in (("name", name), ("version", version)):
-        checked(part, text, Named, QualityError, what)
-
-
-def names() -> tuple[str, ...]:
-    """Return the names of all gates."""
-    return GATES.names()
+        checked(part, text, Named, QualityError, kind)
 
 
 def register_all(registered: Iterable[Gate | Detector]) -> None:
-    """Register what another process had registered."""
-    for each in registered:
-        if isinstance(each, Gate):
-            GATES.add(each.name, each.version, each.function)
+    """Register the functions that another process had registered."""
+    for plugin in registered:
+        if isinstance(plugin, Gate):
+            GATES.add(plugin.name, plugin.version, plugin.function)
         else:
-            DETECTORS.add(each.name, each.version, each.function)
-            _LANGUAGES[each.name] = each.languages
+            DETECTORS.add(plugin.name, plugin.version, plugin.function)
+            _LANGUAGES[plugin.name] = plugin.languages
 
 
 def gate(name: str) -> Gate:
@@ -135,14 +130,15 @@ def detector(name: str) -> Detector:
     return Detector(name, DETECTORS.find(name, version), version, _LANGUAGES[name])
 
 
-def judged(name: str, texts: list[str], *, alone: bool) -> list[float]:
-    """Call a gate and return its values as numbers; ``alone`` it must return bools."""
+def judged(name: str, texts: list[str], *, only_bools: bool) -> list[float]:
+    """Call a gate and return its values as numbers; refuse other values."""
     values = _call("gate", name, gate(name).function, texts)
-    kinds = (bool, np.bool_) if alone else (bool, np.bool_, int, float, np.integer, np.floating)
+    bools = (bool, np.bool_)
+    kinds = bools if only_bools else (*bools, int, float, np.integer, np.floating)
     for value in values:
         if not isinstance(value, kinds) or not math.isfinite(float(cast("Any", value))):
             advice = "bools or finite numbers"
-            if alone:
+            if only_bools:
                 advice = f"bools, or compare it in a condition such as '{name} < 0.5'"
             raise QualityError(f"gate {name!r} returned {shown(repr(value))}: expected {advice}")
     return [float(value) for value in values]
@@ -161,19 +157,19 @@ def detected(found: Detector, texts: list[str]) -> list[tuple[str, float]]:
     return [(code, float(share)) for code, share in pairs]
 
 
-def _call(what: str, name: str, function: Callable[..., Any], texts: list[str]) -> list[Any]:
+def _call(kind: str, name: str, function: Callable[..., Any], texts: list[str]) -> list[Any]:
     try:
         values = list(function(list(texts)))
     except DuckpletsError:
         raise
     except Exception as error:
         raise QualityError(
-            f"{what} {name!r} failed on {len(texts):,} texts: {type(error).__name__}: {error}; "
-            f"nothing of them was stored"
+            f"{kind} {name!r} failed on {len(texts):,} texts: {type(error).__name__}: {error}; "
+            f"these texts were not stored"
         ) from error
     if len(values) != len(texts):
         raise QualityError(
-            f"{what} {name!r} returned {len(values):,} values for {len(texts):,} texts: expected "
+            f"{kind} {name!r} returned {len(values):,} values for {len(texts):,} texts: expected "
             f"one for each"
         )
     return values

@@ -1,8 +1,8 @@
-"""Settings of quality: every threshold with its check, its metrics and its presets."""
+"""Define the settings of quality: every threshold with its check, metrics and presets."""
 
-# None turns a rule off. Stored settings name every threshold, so a later preset changes none.
+# None turns a rule off. Stored settings have every threshold, so a later preset changes none.
 
-# ruff: noqa: RUF009 - what is called makes a field
+# ruff: noqa: RUF009 - the called functions make fields
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from duckplets.base.documents import read_document
-from duckplets.base.sanitize import shown
+from duckplets.base.sanitize import listed, shown
 from duckplets.base.settings import Bounds, check, from_plain
 from duckplets.errors import QualityError, nearest
 from duckplets.quality import plugins
@@ -42,7 +42,7 @@ PRESETS: Mapping[str, str | None] = {
     "c4": None,
     "fineweb": None,
 }
-"""Presets, and the one that each begins with."""
+"""Presets, and the preset that each extends."""
 
 _PRESET: Any = type("Preset", (), {"__repr__": lambda _: "of the preset"})()
 _LARGEST = 1 << 40
@@ -56,9 +56,9 @@ Texts = tuple[str, ...]
 Kinds = tuple[Literal["email", "phone", "ssn", "ipv4", "ipv6", "iban", "card"], ...]
 
 
-def _rule(gate: str | None, *of: str, off: Any = None, **presets: Any) -> Any:
+def _rule(gate: str | None, *metrics: str, off: Any = None, **presets: Any) -> Any:
     """Declare a setting."""
-    facts = {"gate": gate, "of": of, "off": off, "presets": presets}
+    facts = {"gate": gate, "metrics": metrics, "off": off, "presets": presets}
     return field(default=_PRESET, metadata=facts)
 
 
@@ -69,95 +69,98 @@ _domain = partial(_rule, "language_domain")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quality:
-    """What text has to be like to be accepted: thresholds of gates, in the order of the gates.
+    """Thresholds that a text must meet to be accepted, in the order of the gates.
 
-    The gates are duplicates, schema, content and language_domain; the first that a row fails is
-    its reason, and its rule has the name of the setting below. What is not given is as the preset
-    has it, and None turns a rule off. A density is a number of matches for each word between white
-    space. A limit is passed where it is exceeded, not where it is reached.
+    The gates are duplicates, schema, content and language_domain. The reason for a rejected row is
+    the first gate that it fails; the rule has the name of the setting below. The preset gives the
+    value of every setting that you omit. None turns a rule off. A density is the number of matches
+    divided by the number of words between white space. A value equal to the limit is accepted.
 
-    Presets: ``general`` (at least 50 characters, personal data in at most 1 % of the words, none
-    of three copyright phrases, English); ``medical`` (the same, and medical terms); ``code`` (at
-    least 50 characters, personal data, code by a score of .15); ``report`` (code by a score of .43
-    after a look at the first 256 characters); ``gopher``, ``c4`` and ``fineweb`` (the rules of
-    these data sets, and no others).
+    Presets:
+
+    - ``general``: at least 50 characters, personal data in at most 1 % of the words, none of three
+      copyright phrases, English.
+    - ``medical``: the same, and medical terms.
+    - ``code``: at least 50 characters, personal data, a code score of at least .15.
+    - ``report``: a code score of at least .43, after a check of the first 256 characters.
+    - ``gopher``, ``c4`` and ``fineweb``: the rules of these data sets, and no others.
 
     Attributes:
-        preset: Where settings that are not given come from.
-        duplicates: Whether equal texts are rejected but for one.
-        keep_rejected: Whether the text of rejected rows is stored; redacted of those that fail
-            ``max_pii_density``.
-        min_characters: Of a text.
-        max_characters: Of a text.
+        preset: The preset of omitted settings.
+        duplicates: Whether to reject all equal texts except the first.
+        keep_rejected: Whether to store the text of rejected rows. It is stored redacted if the row
+            fails ``max_pii_density``.
+        min_characters: Least number of characters.
+        max_characters: Largest number of characters.
         required: Fields that must not be blank in a row, such as ``("title",)``: columns with
             text or metadata, ``id``, ``date``, ``group_key``, ``taxonomy``, ``created_at`` and
-            ``updated_at``. A field that the source does not keep is an error.
+            ``updated_at``. A field that the source does not store is an error.
         licenses: Allowed values of the metadata column ``license``, in any case. A row without a
             licence is rejected; a source without ``meta="license"`` is an error.
-        pii: ``"reject"`` by density, ``"redact"``: matches are replaced and nothing is rejected.
-        pii_kinds: Which personal data counts: ``email``, ``phone``, ``ssn``, ``ipv4``, ``ipv6``,
-            ``iban`` and ``card``. It must be written in ASCII. Preprocessors come first, so
-            ``Corpus.chunk(normalise=True)`` before the ingest finds also what no-break spaces,
-            typographic dashes or zero-width characters hide. Gates do not look for names, postal
-            addresses,
-            full-width digits and ``＠``, e-mail addresses with letters beyond ASCII, and numbers
-            over several lines. They pass over numbers of versions and sections, such as ``version
-            1.2.3.4``, and names of files, such as ``icon@2x.png``.
-        max_pii_density: Of personal data.
+        pii: ``"reject"`` rejects texts by density. ``"redact"`` replaces matches and rejects none.
+        pii_kinds: Kinds of personal data to count: ``email``, ``phone``, ``ssn``, ``ipv4``,
+            ``ipv6``, ``iban`` and ``card``. They must be written in ASCII. Preprocessors run first,
+            so ``Corpus.chunk(normalise=True)`` before the ingest also finds data with no-break
+            spaces, typographic dashes or zero-width characters. Gates do not find names, postal
+            addresses, full-width digits and ``＠``, e-mail addresses with letters beyond ASCII, and
+            numbers over several lines. They ignore numbers of versions and sections, such as
+            ``version 1.2.3.4``, and names of files, such as ``icon@2x.png``.
+        max_pii_density: Largest density of personal data.
         profanity: A file with a word or phrase a line. Whole words are found in any case, as the
             file spells them: list disguised spellings, such as ``d@mn``, too. None: off, as in all
-            presets, for no list comes with the package.
-        max_profanity_density: Of these words.
-        copyright: Phrases of which none may stand in a text, whatever their case; () for off.
-        min_words: Tokens that are not punctuation. From here on down to ``min_stop_words``: Gopher.
-        max_words: Tokens that are not punctuation.
-        min_word_length: Their mean length in characters.
-        max_word_length: Their mean length in characters.
+            presets, for the package has no list.
+        max_profanity_density: Largest density of these words.
+        copyright: Phrases that reject a text, in any case; () turns the rule off.
+        min_words: Least number of tokens that are not punctuation. The rules from here down to
+            ``min_stop_words`` are Gopher's.
+        max_words: Largest number of such tokens.
+        min_word_length: Least mean length of such tokens in characters.
+        max_word_length: Largest mean length of such tokens in characters.
         max_hashes: ``#`` for each token.
         max_ellipses: ``...`` and ``…`` for each token.
         max_bullet_lines: Share of lines that begin with ``•`` or ``-``.
         max_ellipsis_lines: Share of lines that end with ``...`` or ``…``.
         min_alphabetic_words: Share of tokens with a letter.
         min_stop_words: How many of ``the be to of and that have with`` occur.
-        max_duplicate_paragraphs: Share of paragraphs that stood before. Gopher's repetition rules
-            down to ``max_duplicate_10grams``.
-        max_duplicate_paragraph_characters: Of characters, in such paragraphs.
-        max_duplicate_lines: Share of lines that stood before.
-        max_duplicate_line_characters: Of characters, in such lines.
+        max_duplicate_paragraphs: Share of paragraphs that occurred before in the text. The rules
+            down to ``max_duplicate_10grams`` are Gopher's repetition rules.
+        max_duplicate_paragraph_characters: Share of characters in such paragraphs.
+        max_duplicate_lines: Share of lines that occurred before in the text.
+        max_duplicate_line_characters: Share of characters in such lines.
         max_top_2gram: Share of characters in the most frequent two tokens.
-        max_top_3gram: In the most frequent three.
-        max_top_4gram: In the most frequent four.
-        max_duplicate_5grams: Share of characters in five tokens that stood before.
-        max_duplicate_6grams: In six.
-        max_duplicate_7grams: In seven.
-        max_duplicate_8grams: In eight.
-        max_duplicate_9grams: In nine.
-        max_duplicate_10grams: In ten.
-        min_sentences: Of lines that C4 keeps.
-        lorem_ipsum: False rejects a text with a line that says so.
+        max_top_3gram: Share of characters in the most frequent three tokens.
+        max_top_4gram: Share of characters in the most frequent four tokens.
+        max_duplicate_5grams: Share of characters in five tokens that occurred before.
+        max_duplicate_6grams: The same for six tokens.
+        max_duplicate_7grams: The same for seven tokens.
+        max_duplicate_8grams: The same for eight tokens.
+        max_duplicate_9grams: The same for nine tokens.
+        max_duplicate_10grams: The same for ten tokens.
+        min_sentences: Least number of sentences in the lines that C4 keeps.
+        lorem_ipsum: False rejects a text with a line that contains "lorem ipsum".
         curly_brackets: False rejects a text with ``{`` in a line.
-        min_punctuated_lines: Share of lines that end a sentence. FineWeb down to ``max_newlines``.
+        min_punctuated_lines: Share of lines that end a sentence. The rules down to
+            ``max_newlines`` are FineWeb's.
         max_short_lines: Share of lines of at most 30 characters.
-        max_duplicate_filled_characters: Of characters, in lines that stood before.
+        max_duplicate_filled_characters: Share of characters in lines that occurred before.
         max_newlines: Line breaks for each token.
-        gates: SQL conditions over metrics and ``text`` that have to be true, and names of
-            registered functions.
-        language: Code of the language that is wanted.
-        min_language_probability: Of that language.
-        language_prefix: Characters that are looked at.
-        min_letters: A prefix with fewer is ``undetermined``.
+        gates: SQL conditions over metrics and ``text`` that must be true, and names of registered
+            functions.
+        language: Code of the language to accept.
+        min_language_probability: Least probability of that language.
+        language_prefix: Number of characters that the detector reads.
+        min_letters: A prefix with fewer letters is ``undetermined``.
         undetermined: ``"accept"`` or ``"reject"``.
-        detector: ``"py3langid"``, or a name that was registered.
+        detector: ``"py3langid"``, or a registered name.
         vocabulary: JSON or TOML file of terms by category, or ``"medical"``.
-        min_domain_terms: Terms of the vocabulary in a text.
-        min_domain_density: Of such terms.
-        min_domain_categories: Categories that these are of.
+        min_domain_terms: Least number of terms of the vocabulary in a text.
+        min_domain_density: Least density of such terms.
+        min_domain_categories: Least number of categories of such terms.
         code_score: Least score of code.
         code_early_gate: Whether the first 256 characters need indentation and structure as well.
 
     Raises:
-        QualityError: A setting is not what it may be, or a word file is missing, empty or
-            malformed.
+        QualityError: A setting has a wrong value, or a word file is missing, empty or malformed.
     """
 
     preset: str = field(default="general", kw_only=False)
@@ -172,7 +175,7 @@ class Quality:
     max_pii_density: Amount = _content("words", off=0.01)
     profanity: str | Path | None = _setting()
     max_profanity_density: Amount = _content("profanity", "words", off=0.01)
-    # The heads of source files name who holds the rights, so the phrases are off for code.
+    # The heads of source files name the owner of the rights, so the phrases are off for code.
     copyright: Texts = _content("copyright", off=(), general=_RIGHTS)
     min_words: Count = _content("plain_tokens", gopher=50)
     max_words: Count = _content("plain_tokens", gopher=100_000)
@@ -228,7 +231,6 @@ class Quality:
     conditions: tuple[Condition, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Fill in the preset, check every setting and read the word files."""
         if self.preset not in PRESETS:
             close = nearest(str(self.preset), PRESETS)
             raise QualityError(
@@ -253,22 +255,23 @@ class Quality:
         object.__setattr__(self, "pii_kinds", kinds)
         for name in ("pii_kinds", "licenses"):
             if getattr(self, name) == ():
-                raise QualityError(f"{name}=(): give one or more, or leave it out")
+                raise QualityError(f"{name}=(): give one or more, or omit {name}=")
         for name in ("required", "licenses", "copyright", "gates"):
             if not all(text.strip() for text in getattr(self, name) or ()):
-                raise QualityError(f"{name}={shown(repr(getattr(self, name)))}: a text is blank")
+                value = shown(repr(getattr(self, name)))
+                raise QualityError(f"{name}={value}: a text is blank; remove it")
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Return settings from what stands for them.
+        """Return settings from any of their forms.
 
         Args:
-            value: Settings, the name of a preset, a TOML file, or a mapping of settings, such as
-                ``to_dict`` gives.
+            value: Settings, the name of a preset, a TOML file, or a mapping of settings, as
+                ``to_dict`` returns it.
 
         Raises:
-            QualityError: It is none of these, a setting is wrong, or a word file is not what it
-                was when the mapping was made.
+            QualityError: It is none of these, a setting is wrong, or a word file has changed since
+                the mapping was made.
         """
         if isinstance(value, cls):
             return value
@@ -285,10 +288,10 @@ class Quality:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
-        """Read settings from a file: a key for each, and ``false`` for None.
+        """Read settings from a file, with a key for each, and ``false`` for None.
 
-        They stand at the top or in a table ``quality``. Word files are found from the folder of
-        the file.
+        The keys are at the top or in a table ``quality``. Paths of word files are relative to the
+        folder of the file.
 
         Raises:
             QualityError: It cannot be read, or a setting is wrong.
@@ -305,15 +308,15 @@ class Quality:
 
     @classmethod
     def _of_mapping(cls, table: Mapping[str, Any], where: str) -> Self:
-        given = {name: value for name, value in table.items() if name != "sha256"}
-        made = from_plain(cls, given, QualityError, where)
+        values = {name: value for name, value in table.items() if name != "sha256"}
+        settings = from_plain(cls, values, QualityError, where)
         for name, digest in (table.get("sha256") or {}).items():
-            if made._digests().get(name) != digest:
+            if settings._digests().get(name) != digest:
                 raise QualityError(
-                    f"{where}: {name}={shown(repr(table.get(name)))} is not the file that it was "
-                    f"when these settings were stored: its words have changed"
+                    f"{where}: {name}={shown(repr(table.get(name)))} has changed since these "
+                    f"settings were stored: its words have changed"
                 )
-        return made
+        return settings
 
     def to_dict(self) -> dict[str, Any]:
         """Return all settings as plain JSON values, with the digests of the word files."""
@@ -336,12 +339,12 @@ class Quality:
 
 
 SETTINGS: Mapping[str, Mapping[str, Any]] = {
-    each.name: each.metadata for each in fields(Quality) if each.metadata
+    setting.name: setting.metadata for setting in fields(Quality) if setting.metadata
 }
-"""What ``_rule`` has said of every setting, by name; rules in the order in which they are asked."""
+"""The facts that ``_rule`` gets about every setting, by name; rules are in the order of checks."""
 
 RULES: Mapping[str, tuple[str, ...]] = {
-    name: facts["of"] for name, facts in SETTINGS.items() if facts["gate"] is not None
+    name: facts["metrics"] for name, facts in SETTINGS.items() if facts["gate"] is not None
 }
 """The metrics that each rule is compared with."""
 
@@ -356,11 +359,11 @@ def _value_in(preset: str | None, facts: Mapping[str, Any]) -> Any:
 
 
 def _check_language(code: str, detector: str) -> None:
-    """Refuse a code that the detector never returns."""
+    """Refuse a language code that the detector never returns."""
     from duckplets.quality.language import CODES
 
     known = CODES if detector == "py3langid" else plugins.detector(detector).languages
     if code not in known:
         raise QualityError(
-            f"language={code!r}{nearest(code, known)}: {detector} knows {', '.join(sorted(known))}"
+            f"language={code!r}{nearest(code, known)}: {detector} knows {listed(sorted(known))}"
         )

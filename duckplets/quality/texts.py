@@ -1,4 +1,4 @@
-"""Texts of records for gates and deduplication; redaction of personal data."""
+"""Read texts of records for gates and deduplication, and redact personal data."""
 
 from __future__ import annotations
 
@@ -12,32 +12,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Integers, Integers32
+from duckplets.base.arrays import Integers, Integers32, offsets, stretches
 from duckplets.db.database import Database
 from duckplets.ingest.preprocess import lists_like
 from duckplets.ingest.records import commit_version
 from duckplets.quality.pii import redacted
 from duckplets.text.characters import bytes_of
 
-_RECORDS = 16_384  # records whose texts are held at a time
+_RECORDS = 16_384  # records whose texts are in memory at a time
 _BYTES = 4 << 20  # bytes of texts compared together; one text may be longer
 _BLANK_LINE = "\n\n"
-_WHOLE = ("messages", "rejected_messages", "quarantined", "value", "complaint")
+_TEXT_COLUMNS = ("messages", "rejected_messages", "quarantined", "value", "complaint")
 
 
 def joined(sections: pa.ListArray) -> pa.Array:
     """Return the text of every row, shape (rows,); null if it has none."""
     flat = sections.flatten()
     texts, roles = flat.field("text"), flat.field("role")
-    kept = pc.and_(pc.is_valid(texts), pc.fill_null(pc.not_equal(roles, "rejected"), True))
-    owners = pc.list_parent_indices(sections).filter(kept).to_numpy(zero_copy_only=False)
+    is_used = pc.and_(pc.is_valid(texts), pc.fill_null(pc.not_equal(roles, "rejected"), True))
+    owners = pc.list_parent_indices(sections).filter(is_used).to_numpy(zero_copy_only=False)
     counts = np.bincount(owners, minlength=len(sections))
-    offsets = np.zeros(len(sections) + 1, np.int32)
-    np.cumsum(counts, out=offsets[1:])
-    texts = texts if pc.all(kept).as_py() else texts.filter(kept)
+    texts = texts if pc.all(is_used).as_py() else texts.filter(is_used)
     if (counts == 1).all():
         return texts
-    lists = pa.ListArray.from_arrays(pa.array(offsets), texts)
+    lists = pa.ListArray.from_arrays(pa.array(offsets(counts, np.int32)), texts)
     return pc.if_else(pa.array(counts > 0), pc.binary_join(lists, _BLANK_LINE), None)
 
 
@@ -45,14 +43,14 @@ def digests_of(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return SHA-256 (binary) and UTF-8 bytes (int64) of texts, null for null."""
     # hashlib takes a fifth of the time of DuckDB's function.
     data, bounds = bytes_of(texts)
-    view, ends, of = data.data, bounds.tolist(), hashlib.sha256
-    found = [of(view[i:j]).digest() for i, j in pairwise(ends)]
+    view, sha256 = data.data, hashlib.sha256
+    found = [sha256(view[i:j]).digest() for i, j in pairwise(bounds.tolist())]
     mask = pc.is_null(texts).to_numpy(zero_copy_only=False)
     return pa.array(found, pa.binary(), mask=mask), pa.array(np.diff(bounds), mask=mask)
 
 
 def without_personal_data(batch: pa.RecordBatch, rows: Any, kinds: Sequence[str]) -> pa.RecordBatch:
-    """Return rows with the texts of some redacted, including originals and messages."""
+    """Return a batch with all texts of some rows redacted, also originals and messages."""
     if not rows.any():
         return batch
 
@@ -61,7 +59,7 @@ def without_personal_data(batch: pa.RecordBatch, rows: Any, kinds: Sequence[str]
 
     names = batch.schema.names
     mask = pa.array(rows)
-    for name in _WHOLE:
+    for name in _TEXT_COLUMNS:
         if name in names:
             batch = batch.set_column(names.index(name), name, redact(batch[name], mask))
     sections = batch["sections"]
@@ -73,15 +71,10 @@ def without_personal_data(batch: pa.RecordBatch, rows: Any, kinds: Sequence[str]
     return batch.set_column(names.index("sections"), "sections", lists_like(sections, fields))
 
 
-def hash_what_is_there(database: Database) -> None:
+def hash_missing(database: Database) -> None:
     """Hash the texts of records without a hash, inside a transaction."""
     wanted = database.table("quality/intake/unhashed")
-    hash_records(database, wanted["record_key"].to_numpy())
-
-
-def hash_records(database: Database, keys: Integers) -> None:
-    """Hash the texts of records with ascending keys, inside a transaction."""
-    for found, texts in texts_of(database, keys):
+    for found, texts in texts_of(database, wanted["record_key"].to_numpy()):
         hashes = pa.table({"record_key": found, "digest": digests_of(texts)[0]})
         with database.registered(new_hashes=hashes):
             database.run("quality/intake/append_hashes")
@@ -96,7 +89,6 @@ def texts_of(database: Database, keys: Integers) -> Iterator[tuple[Integers, pa.
 
 
 def _texts_at(database: Database, keys: Integers) -> tuple[Integers, pa.Array]:
-    """Return keys and texts of records with ascending keys, where there is a text."""
     span = {"low": int(keys[0]), "high": int(keys[-1])}
     with database.registered(wanted=pa.table({"record_key": keys})):
         rows = database.table("quality/texts/sections", span)
@@ -111,16 +103,16 @@ def _texts_at(database: Database, keys: Integers) -> tuple[Integers, pa.Array]:
 
 
 class LiveTexts(NamedTuple):
-    """Records of a version with text, by place: given split, source_id and record_key."""
+    """Records of a version with text, ordered by split, source_id and record_key."""
 
-    # The place decides which of several equal texts survives.
+    # The first of several equal texts survives.
 
     database: Database
     version: int
     keys: Integers  # record_key of each place
     sizes: Integers  # bytes of its text
     sources: Integers32  # its source_id
-    splits: Integers32  # number of its split among those given
+    splits: Integers32  # number of its split in the argument ``splits``
 
     @classmethod
     def of(
@@ -132,16 +124,16 @@ class LiveTexts(NamedTuple):
         sources: Sequence[str] | None = None,
         without: str | None = None,
     ) -> LiveTexts:
-        """Look up the records of a version, without those of one source."""
-        which = {"version": version, "splits": splits, "sources": sources, "without": without}
-        found = database.table("quality/texts/places", which)
+        """Look up the records of a version, except the records of the source ``without``."""
+        parameters = {"version": version, "splits": splits, "sources": sources, "without": without}
+        found = database.table("quality/texts/places", parameters)
         return cls(database, version, *(column.to_numpy() for column in found.columns))
 
     def blocks(self) -> Iterator[tuple[Integers, pa.Array]]:
-        """Yield places with texts, of all records, some megabytes at a time."""
+        """Yield the places and texts of all records, some megabytes at a time."""
         order = np.argsort(self.keys, kind="stable")
-        for low, high in portions(self.sizes[order], _BYTES, _RECORDS):
-            yield order[low:high], self.texts(order[low:high])
+        for part in stretches(self.sizes[order], rows=_RECORDS, total=_BYTES):
+            yield order[part], self.texts(order[part])
 
     def texts(self, places: Integers) -> pa.Array:
         """Return the texts of some records, in order of places."""
@@ -158,47 +150,35 @@ class LiveTexts(NamedTuple):
 
     def store(
         self,
-        what: str,
+        verb: str,
         statements: tuple[str, str],
         places: Integers,
         rows: pa.Table,
         action: str,
         settings: dict[str, Any],
-        **of: str,
+        **names: str,
     ) -> int:
-        """Store what a pass found and remove some records if asked to; return the version."""
+        """Store the rows that a verb found, and mark or remove the records; return the version."""
         database, version, (forget, store) = self.database, self.version, statements
         with database.transaction():
             if action == "mark":
-                database.run(forget, {"version": version} | of)
+                database.run(forget, {"version": version} | names)
             elif len(places):
                 version += 1
                 with database.registered(gone=pa.table({"record_key": self.keys[places]})):
                     database.run("quality/texts/remove", {"version": version})
-                told = {"removed": len(places), "settings": of | settings}
-                commit_version(database, version, what, None, told)
-            given = of | {"version": version, "action": action, "settings": json.dumps(settings)}
+                report = {"removed": len(places), "settings": names | settings}
+                commit_version(database, version, verb, None, report)
+            values = {"version": version, "action": action, "settings": json.dumps(settings)}
             with database.registered(incoming=rows):
-                database.run(store, given)
+                database.run(store, names | values)
         return version
 
     def by_source(self, places: Integers, name: str) -> list[dict[str, Any]]:
-        """Count records, and found ones, by source and split."""
+        """Count all records, and the records at places under ``name``, by source and split."""
         found = np.zeros(len(self.keys), np.bool_)
         found[places] = True
         seen = pa.table({"record_key": self.keys, "found": found})
         with self.database.registered(seen=seen):
             rows = self.database.table("quality/texts/by_source").to_pylist()
         return [{name if key == "found" else key: row[key] for key in row} for row in rows]
-
-
-def portions(sizes: Integers, most: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows with at most ``most`` bytes together, or one row."""
-    ends = np.cumsum(sizes)
-    low = 0
-    while low < len(sizes):
-        limit = int(ends[low - 1] if low else 0) + most
-        high = int(np.searchsorted(ends, limit, side="right"))
-        high = min(max(high, low + 1), low + rows)
-        yield low, high
-        low = high

@@ -1,11 +1,11 @@
 """Count words and tokens of texts, and measure repetition within a text."""
 
 # An (n+1)-gram repeats only if both its n-grams do. So pairs are sorted once, and longer n-grams
-# are searched among the few that remain. Ids are exact, so n-grams are never confused.
+# are searched among the few that remain. Ids are exact, so two n-grams never share one.
 #
-# Tokens are those of spaCy's English rules in most texts. A token is a run of word characters, with
-# a dot between two of them and a comma between two digits; an apostrophe begins a token. A letter
-# of a script without spaces is one. So is a run of a mark, except brackets, quotes, ``,:;!?#*&``.
+# Tokens follow spaCy's English rules in most texts. A token is a run of word characters, with a dot
+# between two of them and a comma between two digits. An apostrophe begins a token. A letter of a
+# script without spaces is a token. A run of a mark is one, except brackets, quotes, ``,:;!?#*&``.
 
 from __future__ import annotations
 
@@ -16,8 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32, in_order, ranges
-from duckplets.quality.texts import portions
+from duckplets.base.arrays import (
+    Bits,
+    Bytes,
+    Flags,
+    Integers,
+    Integers32,
+    in_order,
+    offsets,
+    ranges,
+    stretches,
+)
 from duckplets.text.characters import DIGIT, LETTER, MARK, SPACE, bytes_of, classes
 from duckplets.text.words import Units, extra_tokens, has_weights
 
@@ -31,8 +40,8 @@ _STEP = 1 << 16  # tokens of a long text processed together
 _SORTED = 1 << 20  # values that are sorted at once
 _GAP, _WORD, _MARK = 0, 1, 2
 
-# What every byte is: a symbol of code, a digit, a mark of which a run is one token, and its kind,
-# where those beyond ASCII are word characters.
+# Classes of bytes: symbols of code, digits, marks whose runs are one token, and the kind. Bytes
+# beyond ASCII are word characters.
 _SYMBOL = bytes(byte in SYMBOLS for byte in range(256))
 _DIGIT = bytes(ord("0") <= byte <= ord("9") for byte in range(256))
 _RUN = bytes(byte < 128 and byte not in b",:;!?()[]{}<>#*&\"'" for byte in range(256))
@@ -40,7 +49,7 @@ _KIND = bytes(
     _WORD if chr(byte).isalnum() or byte == ord("_") or byte > 127 else _MARK for byte in range(256)
 )
 
-# Weights of letters that are words, and the characters that one counts: those of an English word.
+# Weights of letters that are words. Each counts as many characters as an English word has.
 _ALONE, _USUAL = (2, 4, 6), 5
 
 Columns = dict[str, Integers]
@@ -49,16 +58,17 @@ Columns = dict[str, Integers]
 def counts(texts: pa.Array, sample: int) -> Columns:
     """Return counts of every text, by metric name; code is counted in ``sample`` characters."""
     blocks = []
-    for low, high in portions(pc.binary_length(texts).to_numpy(), _BYTES, _TEXTS):
-        read = [_read(window, sample) for window in _windows(texts.slice(low, high - low))]
-        found, tokens = read[0] if len(read) == 1 else _joined(read)
-        del read
+    sizes = pc.binary_length(texts).to_numpy()
+    for part in stretches(sizes, rows=_TEXTS, total=_BYTES):
+        parts = [_read(window, sample) for window in _windows(texts[part])]
+        found, tokens = parts[0] if len(parts) == 1 else _joined(parts)
+        del parts
         blocks.append(found | _repeated(tokens))
     return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
 
 def _windows(texts: pa.Array) -> Iterator[pa.Array]:
-    """Yield long texts in windows that end before white space, others whole."""
+    """Yield a long text in windows that end before white space, and other texts whole."""
     data, bounds = bytes_of(texts)
     start, end = int(bounds[0]), int(bounds[-1])
     if len(texts) > 1 or end - start < 2 * _BYTES:
@@ -86,7 +96,7 @@ class _Tokens(NamedTuple):
 
 
 def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
-    """Return counts of texts and their tokens; per-byte arrays end here."""
+    """Return counts of texts and their tokens, and free the arrays of bytes."""
     data, bounds = bytes_of(texts)
     flags = classes(data)
     begins = Bits((data & 0xC0) != 0x80)
@@ -106,9 +116,7 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     has_letter = _within(letters, start, end) > 0
 
     def total(values: Integers | Flags) -> Integers:
-        sums = np.zeros(len(values) + 1, np.int64)
-        np.cumsum(values, out=sums[1:])
-        return np.diff(sums[first])
+        return np.diff(offsets(values)[first])
 
     found["tokens"] = np.diff(first)
     found["plain_tokens"] = total(is_word)
@@ -117,40 +125,35 @@ def _read(texts: pa.Array, sample: int) -> tuple[Columns, _Tokens]:
     text = _of_one(len(number))
     if len(texts) > 1:
         text = np.repeat(np.arange(len(texts), dtype=np.int32), np.diff(first))
-    found["stop_words"] = _different(kinds, number, text, len(texts))
-    return found, _Tokens(number, _ends(length), text, first, kinds)
+    found["stop_words"] = _stop_words(kinds, number, text, len(texts))
+    return found, _Tokens(number, offsets(length, np.int32), text, first, kinds)
 
 
-def _joined(read: list[tuple[Columns, _Tokens]]) -> tuple[Columns, _Tokens]:
-    """Return counts and tokens of one text from those of its windows."""
-    parts = [tokens for _, tokens in read]
-    coded = pa.concat_arrays([part.kinds for part in parts]).dictionary_encode()
+def _joined(parts: list[tuple[Columns, _Tokens]]) -> tuple[Columns, _Tokens]:
+    """Return counts and tokens of one text from its windows."""
+    windows = [tokens for _, tokens in parts]
+    coded = pa.concat_arrays([window.kinds for window in windows]).dictionary_encode()
     ids = coded.indices.to_numpy().astype(np.int32)
-    offsets = np.cumsum([0, *(len(part.kinds) for part in parts)])
-    number = np.concatenate([ids[o:][part.number] for o, part in zip(offsets, parts, strict=False)])
+    starts = np.cumsum([0, *(len(window.kinds) for window in windows)])
+    number = np.concatenate([ids[i:][w.number] for i, w in zip(starts, windows, strict=False)])
     text = _of_one(len(number))
-    found = {name: np.sum([columns[name] for columns, _ in read], axis=0) for name in read[0][0]}
-    found |= {name: of for name, of in read[0][0].items() if name.startswith("code_")}
-    found["stop_words"] = _different(coded.dictionary, number, text, 1)
-    ends = _ends(np.concatenate([np.diff(part.ends) for part in parts]))
+    first = parts[0][0]
+    found = {name: np.sum([columns[name] for columns, _ in parts], axis=0) for name in first}
+    found |= {name: values for name, values in first.items() if name.startswith("code_")}
+    found["stop_words"] = _stop_words(coded.dictionary, number, text, 1)
+    ends = offsets(np.concatenate([np.diff(window.ends) for window in windows]), np.int32)
     return found, _Tokens(number, ends, text, np.array([0, len(number)]), coded.dictionary)
 
 
-def _ends(length: Integers32) -> Integers32:
-    ends = np.zeros(len(length) + 1, np.int32)
-    np.cumsum(length, out=ends[1:])
-    return ends
-
-
 def _of_one(tokens: int) -> Integers32:
-    """Return the text of each token, where there is but one."""
+    """Return the number of the text of each token, for one text."""
     return np.broadcast_to(np.int32(0), tokens)
 
 
 def _within(flags: Bits, start: Integers, end: Integers) -> Integers32:
     """Return the number of set flags from each start to its end."""
     count = np.empty(len(start), np.int32)
-    for at in range(0, len(start), _STEP):  # computing ranks needs several arrays of that size
+    for at in range(0, len(start), _STEP):  # ranks need several arrays of the size
         some = slice(at, at + _STEP)
         count[some] = flags.rank(end[some]) - flags.rank(start[some])
     return count
@@ -244,7 +247,7 @@ def _kinds(data: Bytes, flags: Bytes) -> Bytes:
 
 
 def numbered(data: Bytes, start: Integers, end: Integers) -> tuple[Integers32, pa.Array]:
-    """Return the id of each token, and what has each id."""
+    """Return the id of each token, and the token of each id."""
     cuts = np.empty(2 * len(start) + 1, np.int64)
     cuts[0:-1:2], cuts[1::2], cuts[-1] = start, end, len(data)
     # Tokens and gaps alternate over the bytes, without a copy.
@@ -255,16 +258,16 @@ def numbered(data: Bytes, start: Integers, end: Integers) -> tuple[Integers32, p
     return coded.indices.to_numpy(zero_copy_only=False)[::2].copy(), coded.dictionary
 
 
-def _different(kinds: pa.Array, number: Integers32, text: Integers32, texts: int) -> Integers:
+def _stop_words(kinds: pa.Array, number: Integers32, text: Integers32, texts: int) -> Integers:
     """Count the distinct stop words of each text."""
     stops = pa.array([word.encode() for word in STOP_WORDS], pa.large_binary())
-    which = pc.fill_null(pc.index_in(kinds, value_set=stops), -1)
-    stop = which.to_numpy(zero_copy_only=False).astype(np.int8)[number]
+    index = pc.fill_null(pc.index_in(kinds, value_set=stops), -1)
+    stop = index.to_numpy(zero_copy_only=False).astype(np.int8)[number]
     at = np.flatnonzero(stop >= 0)
     seen = np.zeros(texts * len(STOP_WORDS), np.bool_)
     seen[text[at].astype(np.int64) * len(STOP_WORDS) + stop[at]] = True
-    different: Integers = seen.reshape(texts, len(STOP_WORDS)).sum(axis=1)
-    return different
+    distinct: Integers = seen.reshape(texts, len(STOP_WORDS)).sum(axis=1)
+    return distinct
 
 
 # -- repetition -----------------------------------------------------------------------------------
@@ -283,14 +286,14 @@ def _repeated(tokens: _Tokens) -> Columns:
     for n in range(2, max(DUPLICATE) + 1):
         group *= len(tokens.kinds)
         group += tokens.number[place + (n - 1)]
-        numbers, first, many = _several(group)
+        numbers, first, frequency = _repeats(group)
         del group
         first = place[first]
         if n in TOP:
-            best = _most_frequent(tokens.text[first], many, first)
+            best = _most_frequent(tokens.text[first], frequency, first)
             size = ends[first[best] + n] - ends[first[best]] + n - 1
-            found[f"top_{n}gram"] = _of_first(tokens, ends, n)
-            found[f"top_{n}gram"][tokens.text[first[best]]] = size * many[best]
+            found[f"top_{n}gram"] = _first_lengths(tokens, ends, n)
+            found[f"top_{n}gram"][tokens.text[first[best]]] = size * frequency[best]
         place, numbers = place[numbers >= 0], numbers[numbers >= 0]
         if n in DUPLICATE:
             hits = _read_again(place, numbers, n)
@@ -306,38 +309,38 @@ def _repeated(tokens: _Tokens) -> Columns:
     return found
 
 
-def _several(values: Integers) -> tuple[Integers32, Integers32, Integers]:
+def _repeats(values: Integers) -> tuple[Integers32, Integers32, Integers]:
     """Return the numbers of repeated values (others -1), and their first places and counts."""
     count = len(values)
     most = int(values.max()) + 1 if count else 0
-    if most <= count:  # few that differ are counted
-        often = np.bincount(values, minlength=most)
+    if most <= count:  # small values are counted without a sort
+        frequency = np.bincount(values, minlength=most)
         first = np.empty(most, np.int32)
         first[values[::-1]] = np.arange(count - 1, -1, -1, dtype=np.int32)
-        several = np.flatnonzero(often > 1)
+        several = np.flatnonzero(frequency > 1)
         number = np.full(most, -1, np.int32)
         number[several] = np.arange(len(several), dtype=np.int32)
-        return number[values], first[several], often[several]
+        return number[values], first[several], frequency[several]
     numbers = np.full(count, -1, np.int32)
-    firsts, many, known = [], [], 0
+    firsts, frequencies, known = [], [], 0
     for at in _parted(values):
         key, order = in_order(values[at])
         fresh = np.ones(len(key), np.bool_)
         fresh[1:] = key[1:] != key[:-1]
         del key
         heads = np.flatnonzero(fresh)
-        often = np.diff(heads, append=len(order))
-        heads, often = heads[often > 1], often[often > 1]
-        ids = np.arange(known, known + len(often), dtype=np.int32)
-        numbers[at[order[ranges(heads, often)]]] = np.repeat(ids, often)
+        frequency = np.diff(heads, append=len(order))
+        heads, frequency = heads[frequency > 1], frequency[frequency > 1]
+        ids = np.arange(known, known + len(heads), dtype=np.int32)
+        numbers[at[order[ranges(heads, frequency)]]] = np.repeat(ids, frequency)
         firsts.append(at[order[heads]])
-        many.append(often)
-        known += len(often)
-    return numbers, np.concatenate(firsts), np.concatenate(many)
+        frequencies.append(frequency)
+        known += len(heads)
+    return numbers, np.concatenate(firsts), np.concatenate(frequencies)
 
 
 def _parted(values: Integers) -> Iterator[Integers32]:
-    """Yield the places of values, equal ones together, in parts that take little to sort."""
+    """Yield the places of values in parts that are fast to sort; equal values share a part."""
     if len(values) <= _SORTED:
         yield np.arange(len(values), dtype=np.int32)
         return
@@ -349,24 +352,21 @@ def _parted(values: Integers) -> Iterator[Integers32]:
         yield np.flatnonzero(part == number).astype(np.int32)
 
 
-def _most_frequent(text: Integers32, many: Integers, first: Integers32) -> Integers:
-    """Return the n-gram with the most places in every text; the first of several."""
-    order = np.lexsort((first, -many, text))
+def _most_frequent(text: Integers32, frequency: Integers, first: Integers32) -> Integers:
+    """Return the most frequent n-gram of every text, or the first of several."""
+    order = np.lexsort((first, -frequency, text))
     fresh = np.ones(len(order), np.bool_)
     fresh[1:] = text[order[1:]] != text[order[:-1]]
     return order[fresh]
 
 
-def _of_first(tokens: _Tokens, ends: Integers32, n: int) -> Integers:
-    """Return the length of the first n-gram of every text without a repeated one."""
+def _first_lengths(tokens: _Tokens, ends: Integers32, n: int) -> Integers:
+    """Return the length of the first n-gram of every text, or 0."""
     first, size = tokens.first[:-1], np.diff(tokens.first)
     has = np.flatnonzero(size >= n)
     length = np.zeros(len(first), np.int64)
     length[has] = ends[first[has] + n] - ends[first[has]] + n - 1
     return length
-
-
-# -- reading on after what was read again ----------------------------------------------------------
 
 
 def _read_again(place: Integers32, group: Integers32, n: int) -> Integers32:

@@ -1,7 +1,7 @@
-"""The outcome of texts, for rows being read and for rows decided again."""
+"""Decide the outcome of rows, when they are read and when they are decided again."""
 
-# Rows are settled in order of (source rank, row). A row claims its text and id only if every other
-# gate accepts it, so the result does not depend on batches, interruptions or timing.
+# Copies are settled in order of (source rank, row). A row claims its text and id only if every
+# other gate accepts it, so the result does not depend on batches, interruptions or timing.
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _SIZES = {"group_key": pc.binary_length, "taxonomy": pc.list_value_length}  # 0 
 
 
 def check_fields(quality: Quality, source: str, reading: Described | None) -> None:
-    """Refuse settings that ask for a field that the records of a source do not keep."""
-    kept = names_kept(reading)
-    if reading is None or kept is None:
+    """Refuse settings that need a field that the records of a source do not store."""
+    stored = names_kept(reading)
+    if reading is None or stored is None:
         return
-    lacking = [("required", name) for name in quality.required if name not in kept]
+    lacking = [("required", name) for name in quality.required if name not in stored]
     if quality.licenses and LICENSE not in map(str.lower, reading.get("meta", ())):
         lacking.append(("licenses", LICENSE))
     for setting, name in lacking:
-        way = "" if "titles" in reading else f"keep it with meta={shown(repr([name]), 40)}, or "
+        advice = "" if "titles" in reading else f"give meta={shown(repr([name]), 40)}, or "
         raise QualityError(
-            f"source {shown(repr(source), 40)} keeps no field {shown(repr(name), 40)} for "
-            f"{setting}=: {way}leave out {setting}=; kept are {shown(', '.join(kept), 60)}"
+            f"source {shown(repr(source), 40)} stores no field {shown(repr(name), 40)} for "
+            f"{setting}=: {advice}omit {setting}=; it stores {shown(', '.join(stored), 60)}"
         )
 
 
@@ -63,14 +63,14 @@ class MeasureJob(NamedTuple):
     database: Database | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave out the connection."""
+        """Pickle the settings and functions only."""
         return MeasureJob, (self.quality, self.registered)
 
     @classmethod
     def of(cls, quality: Quality, database: Database | None = None) -> MeasureJob:
         """Return the job for settings."""
         registered: list[plugins.Gate | plugins.Detector] = [
-            plugins.gate(name) for each in quality.conditions for name in each.gates
+            plugins.gate(name) for condition in quality.conditions for name in condition.gates
         ]
         if quality.language is not None and quality.detector != "py3langid":
             registered.append(plugins.detector(quality.detector))
@@ -99,7 +99,7 @@ def scratch_of_worker() -> Database:
 
 
 class Verdicts(NamedTuple):
-    """How rows end, as far as their texts say."""
+    """The outcomes of rows by their texts."""
 
     outcome: Any  # accepted, filtered, rejected or unreadable, object[rows]
     gate: Any  # the first gate that a row failed, or None
@@ -110,7 +110,7 @@ class Verdicts(NamedTuple):
     def of(
         cls, database: Database, batch: pa.RecordBatch, texts: pa.Array, quality: Quality | None
     ) -> Self:
-        """Judge preprocessed rows, measured here or before; without settings all are accepted."""
+        """Decide preprocessed rows by metrics; without settings all are accepted."""
         rows = np.arange(len(texts))
         outcome = np.full(len(rows), "accepted", object)
         gate, rule = np.full(len(rows), None, object), np.full(len(rows), None, object)
@@ -118,16 +118,16 @@ class Verdicts(NamedTuple):
             return cls(outcome, gate, rule, pa.table({"row": rows}))
         if METRICS not in batch.schema.names:
             batch = MeasureJob.of(quality, database).measured(batch)
-        names = [each.name for each in batch[METRICS].type]
+        names = [metric.name for metric in batch[METRICS].type]
         metrics = pa.table(batch[METRICS].flatten(), names=names).set_column(0, "row", [rows])
-        there = pc.is_valid(texts)
-        decided = decide(database, metrics.filter(there), quality)
+        has_text = pc.is_valid(texts)
+        decided = decide(database, metrics.filter(has_text), quality)
         for name, column in (("outcome", outcome), ("gate", gate), ("rule", rule)):
-            column[there.to_numpy(zero_copy_only=False)] = decided[name].to_numpy()
+            column[has_text.to_numpy(zero_copy_only=False)] = decided[name].to_numpy()
         return cls(outcome, gate, rule, metrics)
 
     def end(self, rows: Any, outcome: str, gate: str | None, rule: Any) -> None:
-        """Note how some rows end, by a mask or numbers."""
+        """Set the outcome of some rows, by a mask or numbers."""
         self.outcome[rows], self.gate[rows], self.rule[rows] = outcome, gate, rule
 
     def first(self, count: int) -> Self:
@@ -142,7 +142,7 @@ class Verdicts(NamedTuple):
 
 
 def reasons(outcome: Any, gate: Any, rule: Any) -> Any:
-    """Return why rows are no records, object[rows]; None for records."""
+    """Return the reason why a row is no record, object[rows]; None for records."""
     found = np.full(len(outcome), None, object)
     for place in np.flatnonzero(outcome != "accepted").tolist():
         is_bare = outcome[place] == "unreadable" or gate[place] == "source"
@@ -151,7 +151,7 @@ def reasons(outcome: Any, gate: Any, rule: Any) -> Any:
 
 
 def texts_in(batch: pa.RecordBatch) -> pa.Array:
-    """Return the texts of rows; null for those that are no records."""
+    """Return the texts of rows, null for rows that are no records."""
     texts, is_record = joined(batch["sections"]), pc.is_null(batch["skip"])
     return texts if batch["skip"].null_count == len(texts) else pc.if_else(is_record, texts, None)
 
@@ -163,29 +163,26 @@ def _measurable(batch: pa.RecordBatch, texts: pa.Array) -> pa.Table:
 
 
 def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    """Return the fields that gates need besides texts: ``license``, and what is ``present``."""
-    # Metadata is present by its name, a text by its column, which is the heading of its section.
+    """Return the other fields that gates need: ``license``, and the names that are ``present``."""
+    # Metadata is present by its key, and a text by its column: the heading of its section.
     rows = np.arange(batch.num_rows)
     owners, names = [rows], [pa.array(["id"] * len(rows), pa.string())]
 
-    def note(of: Any, named: pa.Array, there: pa.Array) -> None:
-        owners.append(of[pc.fill_null(there, False).to_numpy(zero_copy_only=False)])
-        names.append(named.filter(there))
+    def add(places: Any, found: pa.Array, present: pa.Array) -> None:
+        owners.append(places[pc.fill_null(present, False).to_numpy(zero_copy_only=False)])
+        names.append(found.filter(present))
 
     for name in _COLUMNS:
         column, size = batch[name], _SIZES.get(name, pc.is_valid)
-        note(rows, pa.array([name] * len(rows), pa.string()), pc.cast(size(column), pa.bool_()))
+        add(rows, pa.array([name] * len(rows), pa.string()), pc.cast(size(column), pa.bool_()))
     entries = batch["meta"].cast(_ENTRIES)
-    of_entry, (keys, values) = pc.list_parent_indices(entries), entries.flatten().flatten()
-    note(
-        of_entry.to_numpy(),
-        keys,
-        pc.cast(pc.binary_length(pc.utf8_trim_whitespace(values)), pa.bool_()),
-    )
+    entry_rows, (keys, values) = pc.list_parent_indices(entries), entries.flatten().flatten()
+    sizes = pc.binary_length(pc.utf8_trim_whitespace(values))
+    add(entry_rows.to_numpy(), keys, pc.cast(sizes, pa.bool_()))
     headings = batch["sections"].flatten().field("heading")
-    note(pc.list_parent_indices(batch["sections"]).to_numpy(), headings, pc.is_valid(headings))
+    add(pc.list_parent_indices(batch["sections"]).to_numpy(), headings, pc.is_valid(headings))
     is_license = pc.equal(pc.utf8_lower(keys), LICENSE)
-    licenses = pa.table({"row": of_entry, "license": values}).filter(is_license)
+    licenses = pa.table({"row": entry_rows, "license": values}).filter(is_license)
     return {
         "present": _lists(np.concatenate(owners), pa.concat_arrays(names), len(rows)),
         "license": licenses["license"]
@@ -195,7 +192,7 @@ def fields_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 def _lists(owners: Any, names: pa.Array, count: int) -> pa.ListArray:
-    """Return the different names of every row, sorted."""
+    """Return the distinct names of every row, sorted."""
     coded = names.dictionary_encode()
     order = np.argsort(np.array(coded.dictionary.to_pylist(), object))
     ranks = np.argsort(order)[coded.indices.to_numpy()]
@@ -206,7 +203,7 @@ def _lists(owners: Any, names: pa.Array, count: int) -> pa.ListArray:
 
 
 def _in_places(metrics: pa.Table, count: int) -> pa.Table:
-    """Return metrics of all rows, null for those without."""
+    """Return metrics of all rows, null for rows without."""
     if metrics.num_rows == count:
         return metrics
     rows = pa.array(np.arange(count))
@@ -217,7 +214,7 @@ def to_redact(quality: Quality | None, found: Verdicts) -> Any:
     """Return which rows are stored redacted, bool[rows]."""
     rule = "max_pii_density"
     if quality is not None and quality.pii == "redact":
-        return np.ones(len(found.outcome), bool)  # the unreadable may go to the quarantine
+        return np.ones(len(found.outcome), bool)  # unreadable rows may go to the quarantine
     if (
         quality is None
         or quality.pii is None
@@ -231,15 +228,16 @@ def to_redact(quality: Quality | None, found: Verdicts) -> Any:
 
 
 def digested(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Array, Any]:
-    """Return SHA-256 and bytes of texts; null and 0 for none. Some were changed after measuring."""
+    """Return SHA-256 and bytes of texts, null and 0 for none; ``is_changed``: after measuring."""
     if not found.is_measured:
         digests, sizes = digests_of(texts)
     else:
         digests, sizes = (found.metrics[n].combine_chunks() for n in ("sha256", "bytes"))
         if is_changed.any():
-            anew = digests_of(texts.filter(pa.array(is_changed)))
-            digests = pc.replace_with_mask(digests, pa.array(is_changed), anew[0])
-            sizes = pc.replace_with_mask(sizes, pa.array(is_changed), anew[1])
+            mask = pa.array(is_changed)
+            changed = digests_of(texts.filter(mask))
+            digests = pc.replace_with_mask(digests, mask, changed[0])
+            sizes = pc.replace_with_mask(sizes, mask, changed[1])
     return digests, pc.fill_null(sizes, 0).to_numpy()
 
 
@@ -249,9 +247,9 @@ def digested(texts: pa.Array, found: Verdicts, is_changed: Any) -> tuple[pa.Arra
 class Candidate(NamedTuple):
     """A row that shares its text or id with another one."""
 
-    place: int  # its key
+    place: int  # key of the row
     record_id: str
-    content: int  # rows with equal ids are the same if this is equal
+    content: int  # equal for rows with equal ids and equal content
     digest: bytes  # hash of its text
     passes: bool  # whether all other gates accept it
 
@@ -264,17 +262,17 @@ def settle(
     texts: bool,
 ) -> dict[int, str]:
     """Return the rule that rejects rows as copies, by place."""
-    held_ids, held = dict(ids), set(digests)
+    known_ids, known_digests = dict(ids), set(digests)
     found: dict[int, str] = {}
     for row in rows:
-        content = held_ids.get(row.record_id)
+        content = known_ids.get(row.record_id)
         if content is not None and content == row.content:
             found[row.place] = SAME_ID
-        elif texts and row.digest in held:
+        elif texts and row.digest in known_digests:
             found[row.place] = SAME_TEXT
         elif row.passes and content is not None:
             found[row.place] = OTHER_TEXT
         elif row.passes:
-            held_ids[row.record_id] = row.content
-            held.add(row.digest)
+            known_ids[row.record_id] = row.content
+            known_digests.add(row.digest)
     return found

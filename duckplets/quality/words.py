@@ -1,6 +1,6 @@
 """Read word files of gates: profanity, and domain terms by category."""
 
-# The settings store the file's digest, so decisions by an old file never mix with the new.
+# The settings store the digest of the file, so decisions by two versions of a file never mix.
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from duckplets.errors import QualityError
 
 SHIPPED = "medical"  # the vocabulary of the package
 
-# Characters of all words of a file: one regular expression holds them, and RE2 has a limit.
+# Characters of all words of a file: they are one regular expression, and RE2 has a limit.
 _MOST_TERMS, _MOST_WORDS = 150_000, 25_000
 _LONGEST = 100  # longest word
 
 
 class WordFile(NamedTuple):
-    """What a word file holds."""
+    """The words of a file."""
 
     sha256: str  # of the words
-    terms: tuple[tuple[str, str], ...]  # category, or "" without any, and word in lower case
+    terms: tuple[tuple[str, str], ...]  # category ("" for none), and word in lower case
 
 
 def read_words(file: str | Path) -> WordFile:
     """Read a file of words or phrases, one a line; ``#`` begins a comment."""
-    lines = _text_of(file).splitlines()
+    lines = read_text(Path(file), QualityError).splitlines()
     found = [("", line.strip(), f"line {n}") for n, line in enumerate(lines, 1)]
     found = [(c, w, at) for c, w, at in found if w and not w.startswith("#")]
     return _checked(file, found, _MOST_WORDS)
@@ -57,19 +57,8 @@ def read_terms(file: str | Path) -> WordFile:
 _WANTED = 'expected categories with lists of terms, such as {"anatomy": ["heart", "lung"]}'
 
 
-def _text_of(file: str | Path) -> str:
-    try:
-        return read_text(Path(file))
-    except FileNotFoundError as error:
-        raise QualityError(f"{shown(file)}: there is no such file") from error
-    except OSError as error:
-        raise QualityError(f"{shown(file)}: it cannot be read: {error.strerror}") from error
-    except ValueError as error:  # not UTF-8, too long, or an impossible path
-        raise QualityError(f"{shown(file)}: it cannot be read: it {error}") from error
-
-
 def _checked(file: str | Path, found: list[tuple[str, Any, str]], most: int) -> WordFile:
-    """Return words in lower case with single spaces, once per category."""
+    """Check words, and return them in lower case with single spaces, once a category."""
     terms = set()
     for category, word, where in found:
         is_text = isinstance(word, str) and 0 < len(word) <= _LONGEST and word.isprintable()
@@ -80,11 +69,11 @@ def _checked(file: str | Path, found: list[tuple[str, Any, str]], most: int) -> 
             )
         terms.add((category, " ".join(word.lower().split())))
     if not terms:
-        raise QualityError(f"{shown(file)}: it holds no words")
+        raise QualityError(f"{shown(file)}: it holds no words; give at least one")
     size = sum(len(word) for _, word in terms)
     if size > most:
         raise QualityError(
-            f"{shown(file)}: its words have {size:,} characters; {most:,} are allowed"
+            f"{shown(file)}: its words have {size:,} characters; {most:,} are allowed; remove some"
         )
     ordered = tuple(sorted(terms))
     digest = hashlib.sha256("\n".join(f"{c}\t{w}" for c, w in ordered).encode()).hexdigest()

@@ -19,8 +19,8 @@ from duckplets.db.queries import query
 from duckplets.errors import DamagedFileError
 from duckplets.ingest.chunks import current_chunking
 from duckplets.order.permute import below, hashed, key
-from duckplets.text.fit import with_lines
 from duckplets.text.prefix import date_renderings, meta_key
+from duckplets.text.windows import with_lines
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database

@@ -1,7 +1,7 @@
-"""Take accents off whole blocks of texts, as the macro ``unaccented`` does text by text.
+"""Remove accents from blocks of texts, as the macro ``unaccented`` does text by text.
 
-DuckDB decomposes every character of a text that is not ASCII: 8 µs for 280 bytes, and 1 here. Only
-characters are taken that the table is sure of; a text with another one is left to the macro.
+DuckDB decomposes every character of a text that is not ASCII: 8 µs for 280 bytes, and 1 here. The
+table has only certain characters. The macro handles texts with other ones.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers
 
-_FEW = 1000  # texts, for which the table would take longer than the macro
+_FEW = 1000  # texts: for fewer the macro is faster than the table
 _SAME, _UNSURE = 0, 0xFFFF
-_END = 0x1FB00  # of the table; it has the planes of most letters, and emoji
+_END = 0x1FB00  # end of the table, which has the planes of most letters, and emoji
 _PLANE = 0x10000
-# Scripts whose marks stay, as ``own_marks`` has them, and parts of Hangul, which compose.
+# Scripts whose marks stay, as in ``own_marks``, and parts of Hangul, which compose.
 _SCRIPTS = (
     *((0x0700, 0x074F), (0x0780, 0x085F), (0x0900, 0x11FF), (0x1700, 0x1AAF), (0x1B00, 0x1C7F)),
     *((0x1CD0, 0x1CFF), (0x3040, 0x30FF), (0xA800, 0xAAFF), (0xABC0, 0xABFF), (0xD7B0, 0xDFFF)),
@@ -29,7 +29,7 @@ _SCRIPTS = (
 
 @cache
 def _table() -> npt.NDArray[np.uint16]:
-    """Return the ASCII letter below the accents of each character, ``_SAME`` or ``_UNSURE``."""
+    """Return for each character the ASCII letter without accents, ``_SAME`` or ``_UNSURE``."""
     found = np.full(_END, _UNSURE, np.uint16)
     for code in (*range(0x80, _PLANE), *range(0x1F000, _END)):
         letter = unicodedata.normalize("NFD", character := chr(code))
@@ -45,43 +45,43 @@ def _table() -> npt.NDArray[np.uint16]:
 
 
 def unaccented(texts: pa.Array) -> pa.Array:
-    """Return texts without accents; null where the macro has to look, or is as fast."""
+    """Return texts without accents, null for texts that the macro must handle."""
     start, stop = texts.offset, texts.offset + len(texts)
     wide = pa.types.is_large_string(texts.type)
     _, places, buffer = texts.buffers()
     offsets = np.frombuffer(places, np.int64 if wide else np.int32)[start : stop + 1]
-    nothing = pa.nulls(len(texts), texts.type)
+    nulls = pa.nulls(len(texts), texts.type)
     if len(texts) < _FEW or texts.null_count or buffer is None:
-        return nothing
+        return nulls
     data = np.frombuffer(buffer, np.uint8)[offsets[0] : offsets[-1]]
     leads = np.flatnonzero(data >= 0xC0)
     if not len(leads):
-        return nothing
+        return nulls
     offsets = offsets.astype(np.int64) - offsets[0]
     codes, widths = _codes(data, leads)
-    meant = np.where(codes < _END, _table()[np.minimum(codes, _END - 1)], _UNSURE)
-    changed = (meant != _SAME) & (meant != _UNSURE)
-    made, kept = data.copy(), np.ones(len(data), bool)
-    made[leads[changed]] = meant[changed]
-    for further in (1, 2):
-        kept[leads[changed & (widths > further)] + further] = False
-    lost = np.searchsorted(np.flatnonzero(~kept), offsets)
-    sure = np.ones(len(texts), bool)
-    sure[np.searchsorted(offsets, leads[meant == _UNSURE], side="right") - 1] = False
+    letters = np.where(codes < _END, _table()[np.minimum(codes, _END - 1)], _UNSURE)
+    changed = (letters != _SAME) & (letters != _UNSURE)
+    result, stays = data.copy(), np.ones(len(data), bool)
+    result[leads[changed]] = letters[changed]
+    for offset in (1, 2):
+        stays[leads[changed & (widths > offset)] + offset] = False
+    removed = np.searchsorted(np.flatnonzero(~stays), offsets)
+    valid = np.ones(len(texts), bool)
+    valid[np.searchsorted(offsets, leads[letters == _UNSURE], side="right") - 1] = False
     buffers: Any = [
-        pa.py_buffer(np.packbits(sure, bitorder="little")),
-        pa.py_buffer((offsets - lost).astype(np.int64 if wide else np.int32)),
-        pa.py_buffer(made[kept]),
+        pa.py_buffer(np.packbits(valid, bitorder="little")),
+        pa.py_buffer((offsets - removed).astype(np.int64 if wide else np.int32)),
+        pa.py_buffer(result[stays]),
     ]
     return pa.Array.from_buffers(texts.type, len(texts), buffers)
 
 
 def _codes(data: npt.NDArray[np.uint8], leads: Integers) -> tuple[Integers, Integers]:
-    """Return the character at each first byte, and how many bytes it has."""
+    """Return the character at each first byte, and its number of bytes."""
     first = data[leads].astype(np.int64)
     widths = 2 + (first >= 0xE0) + (first >= 0xF0)
     codes = first & np.array([0x1F, 0x0F, 0x07])[widths - 2]
-    for further in (1, 2, 3):
-        has = widths > further
-        codes[has] = codes[has] << 6 | (data[leads[has] + further] & 0x3F)
+    for offset in (1, 2, 3):
+        has = widths > offset
+        codes[has] = codes[has] << 6 | (data[leads[has] + offset] & 0x3F)
     return codes, widths

@@ -1,12 +1,12 @@
 """Classify the characters of texts as bytes: flags of letters, digits and white space, and a kind.
 
-The decision that matters: the tables are our own, those of Unicode 14, which the oldest supported
-Python has. Cleaning and cutting are stored, and must not depend on the running Python. ``LETTERS``
-and ``DIGITS`` are run lengths of code points that are not, are, are not, … of the kind, from 0 on,
-in base 36; ``MARKS`` likewise.
+The decision that matters: the tables are in this file, from Unicode 14, as in the oldest supported
+Python. Cleaned and cut texts are stored, and must not depend on the running Python. ``LETTERS``,
+``DIGITS`` and ``MARKS`` are lengths of runs of code points from 0 on, in base 36. The first run is
+not of the kind, the second is, and so on.
 
-The kind, in the upper four bits, says how a character counts (``text.words``): its weight in
-quarters of a token if its script has no spaces or many tokens a word, else a mark or a stop.
+The kind, in the upper four bits, is for counting (``text.words``). It is the weight in quarters of
+a token if the script has no spaces or many tokens a word. For others it is a mark or a stop.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ MARKS = (
     "3 6 8 8 2 7 u 4 44 3 1iz 1j 4 1e 8 1 e 1 m 5 1 f 11s 7 1 h 2 7 1 2 1 5 79 7 af 1 1p 4 15s "
     "7 31 7 240 5 gx7k 2o 3k 6o "
 )
-_JOINERS = "\u094d\u09cd\u0acd\u0b4d\u0c4d\u0ccd\u0d4d\u1039\u17d2\u200d"  # what follows joins
-# First and last code point of scripts, and quarters of a token that a letter of them weighs, near
-# the middle of what two large vocabularies need (benchmarks/languages.json): Bengali to Sinhala;
-# Thai; Lao and Tibetan; Burmese; Hangul; Ethiopic; Khmer; Han, kana and Yi; and further blocks.
+_JOINERS = "\u094d\u09cd\u0acd\u0b4d\u0c4d\u0ccd\u0d4d\u1039\u17d2\u200d"  # join the next character
+# First and last code point of scripts, and the weight of a letter in quarters of a token. It is
+# near the mean of two large vocabularies (benchmarks/languages.json): Bengali to Sinhala; Thai; Lao
+# and Tibetan; Burmese; Hangul; Ethiopic; Khmer; Han, kana and Yi; and other blocks.
 WEIGHTS = (
     "980 dff 3 e00 e7f 2 e80 fff 6 1000 109f 4 1100 115f 3 1200 139f 6 1780 17ff 4 2e80 312f 4 "
     "3130 318f 3 31a0 a4cf 4 a960 a97f 3 aa60 aa7f 4 ac00 d7a3 3 f900 faff 4 ff66 ff9d 4 "
@@ -135,7 +135,7 @@ def classes(data: Bytes) -> Bytes:
 
 @functools.cache
 def heavy() -> Flags:
-    """Return which first two bytes letters with a weight have: by the first, and by six bits."""
+    """Return the first two bytes of letters with a weight, by first byte and six bits."""
     kinds = _table() >> 4
     points = np.flatnonzero((kinds > 0) & (kinds < SENTENCE))
     bits = np.where(points < 0x10000, 6, 12)
@@ -186,6 +186,6 @@ def _table() -> Bytes:
 
 
 def _ranges(runs: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of every run that is of a kind."""
+    """Yield start and end of every run of a kind."""
     ends = np.cumsum([int(length, 36) for length in runs.split()]).tolist()
     return zip(ends[::2], ends[1::2], strict=True)

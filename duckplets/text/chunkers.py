@@ -1,9 +1,9 @@
-"""Chunkers, which cut texts into spans: sentences, headings, code, or a user's function.
+"""Cut texts into spans by chunkers: sentences, headings, code, or a user's function.
 
 name ─checked→ settings of the chunking ─REGISTRY→ function(text) ─spans_of→ ChunkSpans
 
-A chunker returns spans only. Tokens, hashes and window numbers follow from spans as they do without
-one, block by block; only the call itself is per text.
+A chunker returns spans only. Tokens, hashes and window numbers follow from spans block by block, as
+without a chunker. Only the call of the function is per text.
 """
 
 from __future__ import annotations
@@ -34,75 +34,74 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunker:
-    """A registered chunker by name and version, as a corpus remembers it.
+    """The name and version of a registered chunker, as a corpus stores them.
 
     Attributes:
-        name: The name it was registered under.
-        version: Of the function; what is cut by another version is cut otherwise.
+        name: The registered name.
+        version: Version of the function. Another version may cut texts differently.
     """
 
     name: SlashedName
     version: SlashedName = "1"
 
     def __post_init__(self) -> None:
-        """Check both fields."""
         if self.name == WINDOWS:
-            raise ChunkingError(f"chunker name {WINDOWS!r} is taken: it stands for chunker=None")
+            raise ChunkingError(f"chunker name {WINDOWS!r} is taken: it means chunker=None")
         check(self, ChunkingError, "chunker")
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkSpans:
-    """Spans of texts as columns, by text and place; the summary of a text comes last."""
+    """Spans of texts as columns, by text and place; the summary of a text is last."""
 
     text: Integers  # index into the texts
     start: Integers  # first character (Unicode code point), from 0
     solid: Integers  # first character that is not white space
     summary: Flags  # whether it is a summary rather than a window
-    parts: list[str]  # what is in it
+    parts: list[str]  # text of each span
 
 
 def register_chunker(name: str, function: Cutter, version: int | str = 1) -> Chunker:
-    """Give a function that cuts text a name, for ``Chunking(chunker=name)``.
+    """Register a function that cuts text, for ``Chunking(chunker=name)``.
 
-    Register it in every process that ingests into such a corpus or chunks it; drawing samples
-    needs no function. Another function under the same name and version takes its place.
+    Register it in every process that ingests into such a corpus or chunks it. Drawing samples
+    needs no function. A function registered later under the same name and version replaces it.
 
     Args:
-        name: What the corpus stores.
-        function: Called with the text of every section that is not blank. It returns or yields
-            spans ``(start, stop)`` or ``(start, stop, kind)``, in characters, ``stop`` excluded.
-            Windows (kind ``"window"``, which may be left out) ascend, may overlap, and hold
-            every character that is not white space. A ``"summary"``, one at most, may be any
-            span. The same text must give the same spans.
-        version: Change it whenever the function's results change.
+        name: Name that the corpus stores.
+        function: Gets the text of every section that is not blank. It returns or yields spans
+            ``(start, stop)`` or ``(start, stop, kind)``, in characters, without ``stop``. Windows
+            (kind ``"window"``, the default) ascend, may overlap, and contain every character that
+            is not white space. One ``"summary"`` may be any span. The same text must give the same
+            spans.
+        version: Change it whenever the results of the function change.
 
     Returns:
-        What ``Chunking(chunker=...)`` takes as well as the name.
+        A value for ``Chunking(chunker=...)``. The name works, too.
 
     Raises:
-        ChunkingError: A wrong name or version, or not a function.
+        ChunkingError: The name or the version is wrong, or ``function`` is no function.
     """
     chunker = Chunker(name=name, version=REGISTRY.version_of(version))
     REGISTRY.add(name, chunker.version, function)
     return chunker
 
 
-def checked(given: Any) -> Chunker | None:
-    """Return a chunker named by a user or stored in a corpus, as a storable value."""
-    if given is None or isinstance(given, Chunker):
-        return given
-    if isinstance(given, Mapping) and "name" in given:
-        return from_plain(Chunker, given, ChunkingError, "chunker")
-    if not isinstance(given, str):
+def checked(value: Any) -> Chunker | None:
+    """Return a chunker from its name or stored form."""
+    if value is None or isinstance(value, Chunker):
+        return value
+    if isinstance(value, Mapping) and "name" in value:
+        return from_plain(Chunker, value, ChunkingError, "chunker")
+    if not isinstance(value, str):
         raise ChunkingError(
-            f"chunker={given!r}: expected a name, such as 'sentences', or one that "
-            f"dp.plugins.register_chunker has given a function, or None for windows"
+            f"chunker={value!r}: expected a name, such as 'sentences' or a name registered with "
+            f"dp.plugins.register_chunker, or None for windows"
         )
-    return Chunker(name=given, version=REGISTRY.newest(given))
+    return Chunker(name=value, version=REGISTRY.newest(value))
 
 
-# ---- what a function gives
+# ---- the spans of a function
 
 
 def spans_of(texts: pa.Array, chunker: Chunker, place: Place) -> ChunkSpans:
@@ -127,7 +126,7 @@ def _spans(function: Cutter, text: str) -> list[tuple[int, int, bool]]:
     """Return start, end and kind of the spans of a text: windows, then a summary."""
     windows: list[tuple[int, int, bool]] = []
     summaries: list[tuple[int, int, bool]] = []
-    for span in _given(function, text):
+    for span in _called(function, text):
         if fault := _fault(span, text):
             raise ChunkingError(f"{shown(repr(span), 80)} {fault}")
         is_summary = tuple(span[2:]) == ("summary",)
@@ -145,35 +144,35 @@ def _spans(function: Cutter, text: str) -> list[tuple[int, int, bool]]:
     for start, stop, _ in [*windows, (len(text), len(text), False)]:
         if gap := text[reached:start].lstrip():
             raise ChunkingError(
-                f"left out character {start - len(gap)}, {gap[0]!r}: what is not white space lies "
-                f"in a window"
+                f"left out character {start - len(gap)}, {gap[0]!r}: windows must contain all "
+                f"characters except white space"
             )
         reached = max(reached, stop)
     return windows + summaries
 
 
-def _given(function: Cutter, text: str) -> list[Any]:
-    """Call a function, which may be a generator, and return all it gives."""
+def _called(function: Cutter, text: str) -> list[Any]:
+    """Call a function or generator, and return its results."""
     try:
-        given: Any = function(text)
-        if isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping):
-            return list(given)
+        spans: Any = function(text)
+        if isinstance(spans, Iterable) and not isinstance(spans, str | bytes | Mapping):
+            return list(spans)
     except Exception as error:
         raise ChunkingError(f"failed with {type(error).__name__}: {error}") from error
     raise ChunkingError(
-        f"returned {shown(repr(given), 80)}: expected a list of spans (start, stop)"
+        f"returned {shown(repr(spans), 80)}: expected a list of spans (start, stop)"
     )
 
 
 def _fault(span: Any, text: str) -> str:
-    """Return what is wrong with a span of a text, if anything."""
+    """Return the fault of a span, or ""."""
     size = len(text)
     if not isinstance(span, tuple | list) or not 2 <= len(span) <= 4:
         return "is no span: expected (start, stop) or (start, stop, kind)"
     if len(span) == 4:
         return (
-            "has a weight, which a corpus cannot keep for a single span: leave it out, and weigh "
-            "by summary_weight=, position_weight= and weight_floor="
+            "has a weight, which a corpus cannot store for a single span: omit it, and set "
+            "summary_weight=, position_weight= and weight_floor="
         )
     start, stop = span[:2]
     for end in (start, stop):
@@ -183,18 +182,18 @@ def _fault(span: Any, text: str) -> str:
         return f"is no span of a text of {size} characters: expected 0 <= start < stop <= {size}"
     if len(span) == 3 and span[2] not in ("window", "summary"):
         return f"has the kind {shown(repr(span[2]), 40)}: expected 'window' or 'summary'"
-    return "is white space alone: leave it out" if text[start:stop].isspace() else ""
+    return "is white space alone: omit it" if text[start:stop].isspace() else ""
 
 
-# ---- those that are built in
+# ---- built-in chunkers
 
 
 def sentences(text: str) -> Iterator[tuple[int, int]]:
     """Cut after each sentence, and at blank lines.
 
     A sentence ends with a full stop, question or exclamation mark and closing quotes, before white
-    space and anything but a lower-case letter; not after a single capital, as in "J. Bach". Other
-    abbreviations are not recognised.
+    space. It does not end before a lower-case letter, or after a single capital as in "J. Bach".
+    Other abbreviations are not recognised.
     """
     cuts = [0]
     for end in _END.finditer(text):
@@ -208,7 +207,7 @@ def sentences(text: str) -> Iterator[tuple[int, int]]:
 def markdown(text: str) -> Iterator[tuple[int, int]]:
     """Cut before each heading that begins with ``#``, outside fenced code.
 
-    A heading without text of its own stays with the next one.
+    A heading without text stays with the next heading.
     """
     cuts, bare = [0], True
     for at, line, fence in _lines(text):
@@ -224,8 +223,8 @@ def markdown(text: str) -> Iterator[tuple[int, int]]:
 def code(text: str) -> Iterator[tuple[int, int]]:
     """Cut a document around its fenced blocks, and a source file into its functions.
 
-    Without fences a span begins at each unindented line that follows a blank one and does not close
-    a bracket: in most languages a function, class or group of statements.
+    Without fences a span begins at each unindented line after a blank line, unless the line closes
+    a bracket. In most languages this is a function, class or group of statements.
     """
     lines = list(_lines(text))
     before, blank, fenced = 0, False, any(fence for *_, fence in lines)
@@ -242,12 +241,12 @@ def code(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_initial(text: str, at: int) -> bool:
-    """Return whether a single capital letter stands at a place."""
+    """Return whether a place has a single capital letter."""
     return text[max(at, 0) : at + 1].isupper() and not text[max(at - 1, 0) : max(at, 0)].isalnum()
 
 
 def _lines(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield each line with its offset and its fenced block's number, 0 for none."""
+    """Yield each line with its offset and the number of its fenced block, 0 for none."""
     at = number = 0
     fence = ""
     for line in text.splitlines(keepends=True):

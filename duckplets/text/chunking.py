@@ -1,10 +1,10 @@
-"""Settings of chunking, and their stored form.
+"""Define the settings of chunking, and their stored form.
 
 Chunking(max_tokens=512) ─to_json→ settings table ─from_json→ Chunking ─windows()→ chunks
 
 A tokenizer is stored as path and SHA-256. Windows are exact in its tokens, so a changed file would
-cut new sections differently from old ones; ``from_json`` refuses it. ``fingerprint`` leaves the
-path out: a moved file cuts the same.
+cut new sections differently from old ones. ``from_json`` refuses it. ``fingerprint`` omits the
+path, since a moved file cuts the same.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Part = Annotated[float, Bounds(0, 1)]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _TokenizerFile:
-    """A tokenizer as stored in a corpus."""
+    """The stored form of a tokenizer."""
 
     path: Any
     sha256: str | None = None
@@ -44,29 +44,30 @@ class _TokenizerFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chunking:
-    """How long sections are cut into windows, and how much each window weighs.
+    """Rules for cutting sections into windows, and the weights of the windows.
 
     Attributes:
-        max_tokens: A section of at most so many tokens is one window; no window has more.
-        overlap: Tokens a window shares with the one before; several give several sets of windows.
-        summary_tokens: Length of the summary chunk of a longer section; 0 turns it off, and so
-            does ``max_tokens``, for the first window is that summary. By default 512 or half of
-            ``max_tokens``, whichever is less; with a chunker 0, for it gives its own.
-        chunker: What cuts every section in place of windows: ``"sentences"``, ``"markdown"``,
-            ``"code"``, or what ``register_chunker`` has given a name. Spans of more than
-            ``max_tokens`` are cut into windows.
+        max_tokens: Largest number of tokens of a window. A section with at most this number is one
+            window.
+        overlap: Number of tokens that a window shares with the window before. Several numbers give
+            several sets of windows.
+        summary_tokens: Number of tokens of the summary chunk of a longer section. 0 turns it off,
+            and so does the value of ``max_tokens``, since the first window equals that summary.
+            Default: 512 or half of ``max_tokens``, the smaller; 0 with a chunker.
+        chunker: The function that cuts every section instead of windows: ``"sentences"``,
+            ``"markdown"``, ``"code"``, or a name registered by ``register_chunker``. Spans of more
+            than ``max_tokens`` are cut into windows.
         summary_weight: Weight of a summary chunk.
-        weight_floor: No chunk weighs less.
+        weight_floor: Least weight of a chunk.
         position_weight: ``"window"``, 1/(window_index + 1), or ``"start_ratio"``,
             1 - start_token/tokens.
-        tokenizer: Path of a Hugging Face tokenizers JSON file; None counts words between
-            white space, and letters of scripts without spaces by weight. Windows have at most
-            ``max_tokens`` of its tokens when encoded alone: the end of one that would have more
-            gives way.
-        preprocessors: What cleans the text of a section first, in this order: ``Denoiser``,
-            ``Normaliser``, or functions that were given a name by ``register_preprocessor``.
-        denoise: Adds a ``Denoiser``: True, or one with settings of its own.
-        normalise: Adds a ``Normaliser``: True or ``"text"``, ``"code"``, or one of your own.
+        tokenizer: Path of a Hugging Face tokenizers JSON file. None counts words between white
+            space, and letters of scripts without spaces by weight. A window has at most
+            ``max_tokens`` tokens when it is encoded alone: its end is cut if necessary.
+        preprocessors: Functions that clean the text of a section first, in this order:
+            ``Denoiser``, ``Normaliser``, or functions registered by ``register_preprocessor``.
+        denoise: Adds a ``Denoiser``: True, or a ``Denoiser`` with other settings.
+        normalise: Adds a ``Normaliser``: True or ``"text"``, ``"code"``, or a ``Normaliser``.
     """
 
     max_tokens: Annotated[int, Bounds(1, MOST)] = 1024
@@ -82,14 +83,12 @@ class Chunking:
     normalise: InitVar[bool | str | Normaliser] = False
 
     def __post_init__(self, denoise: bool | Denoiser, normalise: bool | str | Normaliser) -> None:
-        """Normalise chunker, overlap, tokenizer and preprocessors; check every field."""
-
         def set_to(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 
         set_to("chunker", chunkers.checked(self.chunker))
-        given = preprocessors.checked(self.preprocessors)
-        set_to("preprocessors", preprocessors.with_cleaners(given, denoise, normalise))
+        cleaners = preprocessors.checked(self.preprocessors)
+        set_to("preprocessors", preprocessors.with_cleaners(cleaners, denoise, normalise))
         if self.tokenizer is not None:
             set_to("tokenizer", _absolute(self.tokenizer))
         if not isinstance(self.overlap, list | tuple):
@@ -98,12 +97,12 @@ class Chunking:
         if not self.overlap or len(set(self.overlap)) < len(self.overlap):
             raise ChunkingError(f"overlap={self.overlap!r}: give at least one number, each once")
         if self.summary_tokens is None:
-            usual = self.summary_of(self.max_tokens) if self.chunker is None else 0
-            set_to("summary_tokens", usual)
+            default = self.summary_of(self.max_tokens) if self.chunker is None else 0
+            set_to("summary_tokens", default)
         if self.chunker is not None and self.summary_tokens:
             raise ChunkingError(
-                f"summary_tokens={self.summary_tokens}: a chunker gives its own summaries; leave "
-                f"it out, or set it to 0"
+                f"summary_tokens={self.summary_tokens}: a chunker makes its own summaries; omit "
+                f"summary_tokens, or set it to 0"
             )
         if self.tokenizer is not None:
             open_tokenizer(self.tokenizer)
@@ -115,7 +114,7 @@ class Chunking:
 
     @property
     def summary_length(self) -> int:
-        """Tokens of the summary of a longer section; 0 for none, or if it would equal a window."""
+        """Tokens of the summary of a longer section; 0 if it is off or would equal a window."""
         return 0 if self.summary_tokens == self.max_tokens else self.summary_tokens or 0
 
     def to_json(self) -> dict[str, Any]:
@@ -135,21 +134,21 @@ class Chunking:
 
     @classmethod
     def from_json(cls, settings: Mapping[str, Any]) -> Chunking:
-        """Return the settings that ``to_json`` wrote, or a user put in a file.
+        """Return the settings that ``to_json`` returned, or that a file contains.
 
         Args:
-            settings: Fields by name; those left out keep their defaults. ``tokenizer`` is a path
-                or an object of ``path`` and ``sha256``; ``preprocessors`` are objects with a
-                ``name``, those of the user's own need not be registered.
+            settings: Fields by name; omitted fields have their defaults. ``tokenizer`` is a path or
+                an object of ``path`` and ``sha256``. ``preprocessors`` are objects with a
+                ``name``, which need not be registered.
 
         Raises:
-            ChunkingError: An unknown field, a wrong value, or a tokenizer file that has changed.
+            ChunkingError: A field is unknown, a value is wrong, or the tokenizer file has changed.
         """
         if not isinstance(settings, Mapping):
             raise ChunkingError(f"chunking={settings!r}: give an object of settings")
         settings, stored = dict(settings), None
         if isinstance(cleaners := settings.get("preprocessors"), list | tuple):
-            settings["preprocessors"] = [preprocessors.from_json(one) for one in cleaners]
+            settings["preprocessors"] = [preprocessors.from_json(item) for item in cleaners]
         if isinstance(settings.get("tokenizer"), Mapping):
             found = from_plain(_TokenizerFile, settings["tokenizer"], ChunkingError, "tokenizer")
             settings["tokenizer"], stored = found.path, found.sha256
@@ -157,7 +156,7 @@ class Chunking:
         if stored is not None and stored != (now := _sha256(str(chunking.tokenizer))):
             raise ChunkingError(
                 f"tokenizer={chunking.tokenizer!r}: the file has changed, its SHA-256 is {now} "
-                f"and was {stored}; put the old file back, or chunk the corpus anew"
+                f"and was {stored}; restore the old file, or chunk the corpus again"
             )
         return chunking
 
@@ -170,7 +169,7 @@ class Chunking:
 
 
 def open_tokenizer(path: str) -> Tokenizer:
-    """Return the tokenizer of a file; parsed again only when it has changed."""
+    """Return the tokenizer of a file, which is parsed again only after a change."""
     content = _read(path)
     try:
         return _parse(content)
@@ -182,7 +181,7 @@ def open_tokenizer(path: str) -> Tokenizer:
     except Exception as error:  # the binding raises bare Exception for any bad file
         raise ChunkingError(
             f"tokenizer={path!r} is not a Hugging Face tokenizers JSON file ({error}); "
-            "expected what Tokenizer.save() writes, usually called tokenizer.json"
+            "expected a file of Tokenizer.save(), such as tokenizer.json"
         ) from error
 
 
@@ -191,8 +190,7 @@ def _parse(content: bytes) -> Tokenizer:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_buffer(content)
-    # Files saved for training often truncate and pad: both would falsify counts and lose
-    # text.
+    # Files saved for training often truncate and pad. Both would falsify counts and lose text.
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -204,7 +202,7 @@ def _read(path: str) -> bytes:
     except OSError as error:
         raise ChunkingError(
             f"tokenizer={path!r} cannot be read ({error.strerror}); expected the path of a "
-            "Hugging Face tokenizers JSON file, usually called tokenizer.json"
+            "Hugging Face tokenizers JSON file, such as tokenizer.json"
         ) from error
 
 

@@ -1,12 +1,12 @@
 """Remove noise of OCR and spreadsheets from texts: table rules, unexplained digits.
 
-texts ─blocks→ bytes ─characters→ flags ─lines→ verdicts ─mask→ the bytes that stay
-lines that need work ─flags→ tokens ─waves→ those that stay ─gaps→ the bytes that stay
+    texts ─blocks→ bytes ─characters→ flags ─lines→ verdicts ─mask→ remaining bytes
+    lines with work ─flags→ tokens ─waves→ remaining tokens ─gaps→ remaining bytes
 
-The decision that matters: no Python per line. Cleaning only removes bytes, or turns the first of a
-gap into a space, so the result is a mask over the bytes of a block of texts. Line counts come from
-flags by rank at line ends; tokens are found only in lines that need it: table cells, and waves
-around letters. Texts that need nothing are returned as they are.
+The decision that matters: no Python for each line. Cleaning only removes bytes, or turns the first
+byte of a gap into a space. So the result is a mask over the bytes of a block of texts. Line counts
+come from flags by rank at line ends. Tokens are found only in lines that need it: table cells, and
+waves around letters. Texts without noise are returned unchanged.
 """
 
 from __future__ import annotations
@@ -30,56 +30,55 @@ _NEWLINE, _RETURN = 10, 13
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Denoiser:
-    r"""Cleans texts of digits that nothing explains, of table rules and of lines without letters.
+    r"""Removes unexplained digits, table rules and lines without letters from texts.
 
     Line ends become ``\n``. Then, line by line:
 
-    1. With ``strip_markdown``, a line that starts with ``|``, white space aside, and holds another
-       ``|`` is a row of a table. Rows of ``|``, ``-``, ``:`` and white space alone go; of the
-       others the texts of the cells that have any stay, joined by a space.
-    2. A line without a letter goes.
-    3. Where digits / (digits + letters) is above ``max_digit_ratio``, the tokens between white
-       space that hold a letter stay. Their neighbours on both sides join them in waves, as long as
-       the ratio of all that stays is no higher than that; a wave that would raise it above is
-       refused whole, and what is left of the line goes. Tokens are then joined by a space.
+    1. With ``strip_markdown``, a line with ``|`` at its start, after white space, and another
+       ``|`` is a row of a table. Rows with only ``|``, ``-``, ``:`` and white space are removed.
+       In other rows the texts of cells stay, joined by a space.
+    2. A line without a letter is removed.
+    3. If digits / (digits + letters) of a line is above ``max_digit_ratio``, its tokens with a
+       letter stay. Their neighbours on both sides stay in waves, while the ratio of all remaining
+       tokens is not above the limit. A wave that would exceed it, and all further tokens, are
+       removed. The remaining tokens are joined by a space.
 
-    Blank lines stay, so that prose comes out as it went in, paragraphs and all; where noise went
-    from between two lines, the first run of blank ones there stays, and none at the top of a text.
-    Letters and digits are those of every script: Unicode 14's letters (categories L), decimal
-    digits (Nd), and characters for a single digit such as ``²`` and ``①``. What is both without
-    letters and not a digit, such as marks, Roman numerals and fractions, counts as neither.
+    Blank lines stay, so prose and its paragraphs are unchanged. If noise between two lines is
+    removed, the first run of blank lines there stays. At the top of a text none stays. Letters and
+    digits of every script count: Unicode 14's letters (categories L), decimal digits (Nd), and
+    characters for a single digit such as ``²`` and ``①``. Marks, Roman numerals and fractions
+    count as neither.
 
     Attributes:
-        max_digit_ratio: From 0 to 1.
-        strip_markdown: Whether tables are taken apart.
+        max_digit_ratio: Largest share of digits among letters and digits, from 0 to 1.
+        strip_markdown: Whether to replace table rows by the texts of their cells.
     """
 
     max_digit_ratio: Annotated[float, Bounds(0, 1)] = 0.35
     strip_markdown: bool = True
 
     def __post_init__(self) -> None:
-        """Check both fields."""
         check(self, ChunkingError)
 
     def __call__(self, text: str) -> str | None:
-        """Return a text without its noise, or None if no line is left."""
+        """Return a text without noise, or None if all lines are removed."""
         if not isinstance(text, str):
             raise ChunkingError(f"a text to clean is {type(text).__name__}: expected str")
         try:
             texts = pa.array([text], pa.large_string())
         except UnicodeEncodeError as error:
-            raise ChunkingError(f"a text to clean is no Unicode text: {error}") from None
+            raise ChunkingError(f"a text to clean has a lone surrogate: {error}") from None
         cleaned: str | None = self.apply(texts)[0].as_py()
         return cleaned
 
     def apply(self, texts: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """Return many texts without their noise, much faster than one by one.
+        """Return texts without noise, much faster than one by one.
 
         Args:
             texts: Strings, shape (n,).
 
         Returns:
-            Strings, shape (n,), null where no line is left or the text was null.
+            Strings, shape (n,), null if all lines are removed or the text was null.
         """
         if isinstance(texts, pa.ChunkedArray):
             texts = texts.combine_chunks()
@@ -114,14 +113,14 @@ def _cleaned(texts: pa.Array, limit: float, *, tables: bool) -> pa.Array:
     flags = classes(data)
     lines = _lines(data, bounds)
     found = _verdicts(data, flags, lines, limit, tables=tables)
-    some = np.bincount(lines.text, weights=found.stays, minlength=len(texts)) > 0
-    if some.all() and not found.goes.any() and not found.rewritten.any():
+    valid = np.bincount(lines.text, weights=found.stays, minlength=len(texts)) > 0
+    if valid.all() and not found.goes.any() and not found.rewritten.any():
         return texts
-    keep = _kept_lines(lines, found)
+    keep = _remaining_lines(lines, found)
     data = data.copy()
     _rewrite(data, flags, keep, lines, found, limit)
-    keep &= np.repeat(some, np.diff(bounds))
-    return _array(data[keep], Bits(keep).rank(bounds), some, texts.type)
+    keep &= np.repeat(valid, np.diff(bounds))
+    return _array(data[keep], Bits(keep).rank(bounds), valid, texts.type)
 
 
 def _array(data: Bytes, bounds: Integers, valid: Flags, kind: pa.DataType) -> pa.Array:
@@ -136,9 +135,9 @@ class _BlockLines:
     """Lines of all texts of a block."""
 
     start: Integers  # first byte
-    end: Integers  # the byte after the last, that of the line feed if there is one
+    end: Integers  # the byte after the last: the line feed, if any
     text: Integers  # index of the text
-    last: Flags  # whether it is the last of its text, which no line feed ends
+    last: Flags  # whether it is the last of its text, without a line feed
 
 
 def _lines(data: Bytes, bounds: Integers) -> _BlockLines:
@@ -160,7 +159,7 @@ def _lines(data: Bytes, bounds: Integers) -> _BlockLines:
 
 @dataclass(frozen=True, slots=True)
 class _Verdicts:
-    """What becomes of every line; one that neither stays nor goes is blank."""
+    """The outcome of every line; a line that neither stays nor goes is blank."""
 
     stays: Flags  # whether it has text that stays
     goes: Flags  # whether it is noise
@@ -169,7 +168,7 @@ class _Verdicts:
 
     @property
     def rewritten(self) -> Flags:
-        """Whether it stays, and not as it is."""
+        """Whether it stays and changes."""
         return self.table | self.over
 
 
@@ -197,20 +196,20 @@ def _count(flagged: Bytes, lines: _BlockLines) -> Integers:
     return bits.rank(lines.end) - bits.rank(lines.start)
 
 
-def _kept_lines(lines: _BlockLines, found: _Verdicts) -> Flags:
-    """Return which bytes belong to lines that stay, with line feeds between those."""
-    kept = found.stays | _kept_blank(lines, found)
-    at = np.flatnonzero(kept)
-    of = lines.text[at]
-    followed = np.zeros(len(kept), np.bool_)
-    followed[at[:-1][of[:-1] == of[1:]]] = True
-    keep = np.repeat(kept, lines.end - lines.start + ~lines.last)
-    keep[lines.end[kept & ~followed & ~lines.last]] = False
+def _remaining_lines(lines: _BlockLines, found: _Verdicts) -> Flags:
+    """Return which bytes belong to remaining lines, with the line feeds between them."""
+    stays = found.stays | _remaining_blank(lines, found)
+    at = np.flatnonzero(stays)
+    text = lines.text[at]
+    followed = np.zeros(len(stays), np.bool_)
+    followed[at[:-1][text[:-1] == text[1:]]] = True
+    keep = np.repeat(stays, lines.end - lines.start + ~lines.last)
+    keep[lines.end[stays & ~followed & ~lines.last]] = False
     return keep
 
 
-def _kept_blank(lines: _BlockLines, found: _Verdicts) -> Flags:
-    """Return the blank lines that stay: the first run between two lines that stay."""
+def _remaining_blank(lines: _BlockLines, found: _Verdicts) -> Flags:
+    """Return the blank lines that stay: the first run between two remaining lines."""
     blank = ~(found.stays | found.goes)
     begins = np.ones(len(blank), np.bool_)  # of a text
     begins[1:] = lines.last[:-1]
@@ -221,16 +220,16 @@ def _kept_blank(lines: _BlockLines, found: _Verdicts) -> Flags:
     runs, gone = np.cumsum(run), np.cumsum(found.goes)
     nth: Integers = runs - (runs - run)[first][number]
     before: Integers = gone - (gone - found.goes)[first][number]
-    # At the top of a text, no run stays that noise preceded.
-    kept: Flags = blank & (nth == 1) & (found.stays[first][number] | (before == 0))
-    return kept
+    # At the top of a text, a run after noise is removed.
+    stays: Flags = blank & (nth == 1) & (found.stays[first][number] | (before == 0))
+    return stays
 
 
 def _rewrite(
     data: Bytes, flags: Bytes, keep: Flags, lines: _BlockLines, found: _Verdicts, limit: float
 ) -> None:
     """Remove cell borders and unexplained digits from the lines that need it."""
-    # one text may be much longer than a block
+    # a text may be much longer than a block
     marks = np.searchsorted(lines.start, np.arange(0, len(data), 4 * _BLOCK)[1:])
     cuts = np.unique([0, *marks.tolist(), len(lines.start)]).tolist()
     for low, high in pairwise(cuts):
@@ -256,20 +255,20 @@ def _rewrite_lines(
     over: Flags,
     limit: float,
 ) -> None:
-    """Update ``keep`` and ``data`` so that lines keep only their cells, and tokens in waves."""
+    """Update ``keep`` and ``data``: lines keep their cells, and the tokens of the waves."""
     within = _bytes_of(table | over, start, end, len(data))
     solid = within & (flags & SPACE == 0)
     if table.any():
         solid &= (flags & PIPE == 0) | ~_bytes_of(table, start, end, len(data))
     first, after, owner = _tokens(solid, start, end)
-    kept, crowded = np.ones(len(first), np.bool_), over[owner]
+    stays, crowded = np.ones(len(first), np.bool_), over[owner]
     if crowded.any():
         low, high = first[crowded], after[crowded]
         letters, digits = (_between(flags & flag, low, high) for flag in (LETTER, DIGIT))
-        kept[crowded] = _waves(owner[crowded], letters, digits, limit)
-        first, after, owner = first[kept], after[kept], owner[kept]
+        stays[crowded] = _waves(owner[crowded], letters, digits, limit)
+        first, after, owner = first[stays], after[stays], owner[stays]
     joined = np.flatnonzero(owner[:-1] == owner[1:])
-    # within a cell gaps stay; elsewhere they become one space
+    # gaps within a cell stay; other gaps become one space
     whole = ~over[owner[joined]]
     if whole.any():
         whole &= _between(flags & PIPE, after[joined], first[joined + 1]) == 0
@@ -282,14 +281,14 @@ def _rewrite_lines(
 
 
 def _waves(owner: Integers, letters: Integers32, digits: Integers32, limit: float) -> Flags:
-    """Return which tokens stay: ones with a letter and, in waves, neighbours; lines ascend."""
+    """Return which tokens stay: tokens with a letter and waves of neighbours; lines ascend."""
     count = len(owner)
     if count == 0:
         return np.zeros(0, np.bool_)
     first = np.flatnonzero(np.diff(owner, prepend=-1))
     size = np.diff(first, append=count)
     seed = letters > 0
-    # lines are so far apart here that the nearest token with a letter is in the same line
+    # the gap between lines is so large that the nearest token with a letter is in the same line
     place = np.arange(count) + np.repeat(np.arange(len(first)) * int(size.max()), size)
     before = np.maximum.accumulate(np.where(seed, place, -count))
     after = np.minimum.accumulate(np.where(seed, place, place[-1] + count)[::-1])[::-1]
@@ -302,8 +301,8 @@ def _waves(owner: Integers, letters: Integers32, digits: Integers32, limit: floa
     own[1:] = total[base[1:] - 1]
     total -= np.repeat(own, number)
     fits = total / (total + np.repeat(np.add.reduceat(letters, first), number)) <= limit
-    kept: Flags = seed | fits[cell]
-    return kept
+    stays: Flags = seed | fits[cell]
+    return stays
 
 
 def _bytes_of(marked: Flags, start: Integers, end: Integers, size: int) -> Flags:

@@ -2,10 +2,10 @@ r"""Normalise texts: composed characters, plain white space, ASCII quotes and da
 
 text ─controls, quotes→ NFC ─white space→ lines ─spaces around punctuation→ text
 
-The decision that matters: punctuation moves only where it stands apart. A space is removed before a
-mark that white space follows, and added after a comma between letters, never in what looks like an
-address; ``3.14``, ``https://a.b/c,d`` and ``e.g.`` are left alone. Passes repeat until nothing
-changes, so normalising is idempotent.
+The decision that matters: spaces change only around separate punctuation. A space is removed before
+a mark that white space follows. A space is added after a comma between letters. Addresses are not
+changed: ``3.14``, ``https://a.b/c,d`` and ``e.g.`` stay. Passes repeat until nothing changes, so
+normalising is idempotent.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 from duckplets.base.settings import check
 from duckplets.errors import ChunkingError
 
-# C0 and C1 but white space, and invisible characters; joiners of emoji, Indic and Persian stay.
+# C0 and C1 except white space, and invisible characters; joiners of emoji, Indic and Persian stay.
 _CONTROLS = (
     "\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
     "\ufff9-\ufffb"
@@ -40,7 +40,7 @@ _LETTER = r"[^\W\d_]"
 # Patterns that begin with a character are five times faster than lookbehind.
 _SPACING = re.compile(
     r" (?<!\s )(?= *[,;:.!?)\]])(?:"
-    r"(?<=[^\s,;:.!?(\[{] ) *[,;.!?](?=\s|\Z)"  # a mark that stands apart
+    r"(?<=[^\s,;:.!?(\[{] ) *[,;.!?](?=\s|\Z)"  # a separate mark
     rf"|(?<={_LETTER} ) *(?::(?=\s|\Z)|[,;](?={_LETTER}))"
     r"|(?<=[^\s(\[:;=-] ) *(?=[)\]]))"  # a space inside brackets, except :(
     r"|[(\[](?<![^\s\w].) +(?=[^\s)\]])"
@@ -53,26 +53,26 @@ _MOST_MARKS = 30  # marks of one character in Unicode's stream-safe format
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Normaliser:
-    r"""Brings texts into one form; what came is kept, as with every preprocessor.
+    r"""Converts texts to one form; the corpus also stores the original, as for all preprocessors.
 
     In this order:
 
-    1. Control characters but white space go, and what is invisible: soft hyphens, marks of
-       direction, zero-width spaces, byte-order marks. Zero-width joiners stay.
+    1. Control characters except white space are removed. So are soft hyphens, marks of direction,
+       zero-width spaces and byte-order marks. Zero-width joiners stay.
     2. Characters are composed (Unicode's NFC).
     3. Curly quotes and all dashes become ``'``, ``"`` and ``-``.
-    4. Within a line runs of white space become one space, none stays at its ends; line ends become
-       ``\n``, several blank lines one, and none stays at the ends of the text.
-    5. Spaces before ``, ; . ! ?`` and within brackets go, before ``:`` after a letter; a comma or
-       semicolon between letters gets one. Nothing is changed beside or within a token with
-       ``://``, ``www.``, ``@``, ``/`` or a backslash.
+    4. Runs of white space in a line become one space, and white space at its ends is removed. Line
+       ends become ``\n``, several blank lines become one, and blank lines at the ends of the text
+       are removed.
+    5. Spaces before ``, ; . ! ?``, within brackets, and before ``:`` after a letter are removed. A
+       comma or semicolon between letters gets a space. Tokens with ``://``, ``www.``, ``@``, ``/``
+       or a backslash, and their neighbours, are not changed.
 
-    For code, ``code=True`` does none of that: line ends become ``\n``, NULs and blank lines at the
-    end go, and nothing else is touched.
+    For code, ``code=True`` replaces these steps: line ends become ``\n``, and NULs and blank lines
+    at the end are removed.
 
-    Of a text of white space nothing is left. The same text gives the same result, and normalised
-    text is left as it is; NFC follows the Unicode of the running Python, where characters are newer
-    than it.
+    A text of white space becomes None. The same text gives the same result, and normalised text is
+    unchanged. NFC of characters newer than Unicode 14 depends on the running Python.
 
     Attributes:
         code: Whether texts are code.
@@ -81,27 +81,26 @@ class Normaliser:
     code: bool = False
 
     def __post_init__(self) -> None:
-        """Check the field."""
         check(self, ChunkingError)
 
     def __call__(self, text: str) -> str | None:
-        """Return a text in normal form, or None if nothing is left of it."""
+        """Return a text in normal form, or None if nothing remains."""
         if not isinstance(text, str):
             raise ChunkingError(f"a text to normalise is {type(text).__name__}: expected str")
         text = _code(text) if self.code else _prose(text)
         return text if text and not text.isspace() else None
 
     def apply(self, texts: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """Return many texts in normal form.
+        """Return texts in normal form.
 
         Args:
             texts: Strings, shape (n,).
 
         Returns:
-            Strings, shape (n,), null where nothing is left or the text was null.
+            Strings, shape (n,), null if nothing remains or the text was null.
         """
-        done = [None if text is None else self(text) for text in texts.to_pylist()]
-        return pa.array(done, texts.type)
+        results = [None if text is None else self(text) for text in texts.to_pylist()]
+        return pa.array(results, texts.type)
 
 
 def _prose(text: str) -> str:
@@ -145,9 +144,9 @@ def _moved(addresses: tuple[list[int], list[int]], found: re.Match[str]) -> str:
     """Return punctuation with the right spaces around it."""
     text, end = found.string, found.end()
     starts, ends = addresses
-    for beside in (found.start() - 1, end) if starts else ():
-        nearest = bisect_right(starts, beside) - 1
-        if nearest >= 0 and beside < ends[nearest]:
+    for neighbour in (found.start() - 1, end) if starts else ():
+        nearest = bisect_right(starts, neighbour) - 1
+        if nearest >= 0 and neighbour < ends[nearest]:
             return found[0]
     mark = found[0].strip(" ")
     is_open = mark in (",", ";") and end < len(text) and not text[end].isspace()
@@ -155,19 +154,19 @@ def _moved(addresses: tuple[list[int], list[int]], found: re.Match[str]) -> str:
 
 
 def _ordered(text: str) -> str:
-    """Return marks in canonical order where there are many: Python's ordering is quadratic."""
-    if _marks(1).search(text[::_MOST_MARKS]):  # only characters with that many in a row
+    """Return long runs of marks in canonical order: Python's own ordering is quadratic."""
+    if _marks(1).search(text[::_MOST_MARKS]):  # a run of this length has one of these characters
         return _marks(_MOST_MARKS).sub(_in_order, text)
     return text
 
 
 @cache
 def _marks(least: int) -> re.Pattern[str]:
-    """Return the pattern of characters that are reordered with their neighbours."""
-    each = "".join(filter(unicodedata.combining, map(chr, range(0x300, 0x20000))))
-    return re.compile(f"[{each}\u0f73\u0f75\u0f81]{{{least},}}")
+    """Return the pattern of runs of at least ``least`` combining marks."""
+    marks = "".join(filter(unicodedata.combining, map(chr, range(0x300, 0x20000))))
+    return re.compile(f"[{marks}\u0f73\u0f75\u0f81]{{{least},}}")
 
 
 def _in_order(found: re.Match[str]) -> str:
-    apart = "".join(unicodedata.normalize("NFD", mark) for mark in found[0])
-    return "".join(sorted(apart, key=unicodedata.combining))
+    decomposed = "".join(unicodedata.normalize("NFD", mark) for mark in found[0])
+    return "".join(sorted(decomposed, key=unicodedata.combining))

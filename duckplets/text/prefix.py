@@ -1,11 +1,11 @@
-"""Metadata prefixes: their definition, checks and stored form.
+"""Define metadata prefixes, check them, and convert them to their stored form.
 
     dp.Prefix(0.5, [[dp.Field("source", "wiki"), dp.Field("date", ["2024-10-15", "Oct 15, 2024"])]])
     dp.Prefix.from_columns("source, date")
 
-A prefix is a line such as ``meta: date=Oct 15, 2024 | source=wiki`` before a text. So that models
-learn no shortcut from it, its presence, variant, fields, renderings and their order are drawn anew
-for every sample.
+A prefix is a line such as ``meta: date=Oct 15, 2024 | source=wiki`` before a text. Its presence,
+variant, fields, renderings and their order are drawn for every sample. So models learn no shortcut
+from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from duckplets.base.settings import Bounds, Name, check, checked, from_plain
 from duckplets.errors import SourceError
 
-DEFAULT_PROBABILITY = 0.5  # half of the samples then have none
+DEFAULT_PROBABILITY = 0.5
 COLUMNS = ("source", "date", "group", "taxonomy", "trust")  # other names are keys of meta
 _META = "meta."  # prefix for a key of meta that has the name of a column
 _MONTHS = (
@@ -32,14 +32,14 @@ class Field:
     """One ``key=value`` of a prefix.
 
     Attributes:
-        key: What stands before the ``=``.
-        values: One text, or several renderings of the same value, of which each sample draws one.
-            White space within becomes one blank; empty and repeated ones are left out.
+        key: Text before the ``=``.
+        values: One text, or several renderings of the same value. Each sample draws one. Runs of
+            white space become one space; empty and repeated renderings are removed.
         presence: Probability, in [0,1], that a prefix has this field.
-        column: In place of values, the column of a record to take them from: ``source``,
-            ``date`` (in six renderings), ``group``, ``taxonomy`` (each level is a rendering),
-            ``trust``, or a key of its meta, if need be as ``meta.KEY``. A record for which it is
-            empty has no such field.
+        column: Column of a record for the values, instead of ``values``: ``source``, ``date`` (in
+            six renderings), ``group``, ``taxonomy`` (each level is a rendering), ``trust``, or a
+            key of its meta. ``meta.KEY`` names a key that is also a column. The field is absent if
+            the value of the record is empty.
     """
 
     key: Annotated[str, Name(slash=True)]
@@ -48,20 +48,19 @@ class Field:
     column: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check everything, and normalise the values."""
-        what = f"prefix field {self.key!r}"
-        check(self, SourceError, what)
-        given = (self.values,) if isinstance(self.values, str) else self.values
-        plain = (" ".join(value.split()) for value in given)
+        name = f"prefix field {self.key!r}"
+        check(self, SourceError, name)
+        texts = (self.values,) if isinstance(self.values, str) else self.values
+        plain = (" ".join(value.split()) for value in texts)
         values = tuple(dict.fromkeys(value for value in plain if value))
         if "=" in self.key or "|" in self.key:
-            raise SourceError(f"{what}: a key has no '=' and no '|', which stand between fields")
+            raise SourceError(f"{name}: a key has no '=' and no '|', the separators of fields")
         if self.column is not None and not self.column.strip():
-            raise SourceError(f"{what}: column={self.column!r}: give the name of a column")
+            raise SourceError(f"{name}: column={self.column!r}: give the name of a column")
         if self.column is None and not values:
-            raise SourceError(f"{what}: values={given!r} has no text; give one, or leave it out")
+            raise SourceError(f"{name}: values={texts!r} has no text; give one, or omit the field")
         if self.column is not None and values:
-            raise SourceError(f"{what}: give values, or the column to take them from, not both")
+            raise SourceError(f"{name}: give values or column, not both")
         object.__setattr__(self, "key", " ".join(self.key.split()))
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "column", self.column and self.column.strip())
@@ -73,13 +72,13 @@ class Field:
         return cls(name.removeprefix(_META), presence=presence, column=name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        held = {"values": list(self.values)} if self.column is None else {"column": self.column}
-        return {"key": self.key, **held, "presence": self.presence}
+        """Return the field as plain values."""
+        value = {"values": list(self.values)} if self.column is None else {"column": self.column}
+        return {"key": self.key, **value, "presence": self.presence}
 
     @classmethod
     def from_dict(cls, parts: Mapping[str, Any]) -> Field:
-        """Return the field that ``to_dict`` wrote, or a user put in a file.
+        """Return a field from plain values, as ``to_dict`` returns them.
 
         Raises:
             SourceError: A key is missing or unknown, or a value is wrong.
@@ -89,19 +88,17 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A metadata prefix: how often, and which fields.
+    """A metadata prefix: its probability and its fields.
 
     Attributes:
-        probability: In [0,1], that a text has a prefix at all.
-        variants: Lists of fields, of which each prefix draws one. A prefix whose fields are all
-            absent is none.
+        probability: Probability, in [0,1], that a text has a prefix.
+        variants: Lists of fields. Each prefix draws one list. A prefix without fields is omitted.
     """
 
     probability: Annotated[float, Bounds(0, 1)]
     variants: Sequence[Sequence[Field]]
 
     def __post_init__(self) -> None:
-        """Check everything, and make tuples of the variants."""
         check(self, SourceError, "prefix")
         if not self.variants or not all(self.variants):
             raise SourceError(
@@ -110,10 +107,10 @@ class Prefix:
             )
         for fields in self.variants:
             keys = [field.key for field in fields]
-            twice = [key for key in dict.fromkeys(keys) if keys.count(key) > 1]
-            if twice:
+            repeated = [key for key in keys if keys.count(key) > 1]
+            if repeated:
                 raise SourceError(
-                    f"prefix: a variant has the key {twice[0]!r} twice; give one field several "
+                    f"prefix: a variant has the key {repeated[0]!r} twice; give one field several "
                     f"values, or make two variants"
                 )
 
@@ -125,59 +122,51 @@ class Prefix:
 
         Args:
             columns: Their names, as a list or with commas between: ``"source, date"``.
-            probability: That a text has a prefix.
+            probability: Probability that a text has a prefix.
 
         Raises:
-            SourceError: A name is empty or comes twice.
+            SourceError: A name is empty or repeated.
         """
         names = columns.split(",") if isinstance(columns, str) else columns
         checked("prefix", names, Sequence[str], SourceError)
         if not names or not all(name.strip() for name in names):
             raise SourceError(
-                f"prefix={columns!r}: a name is empty; give some as in 'source, date'"
+                f"prefix={columns!r}: a name is empty; give names as in 'source, date'"
             )
         return cls(probability, [[Field.from_column(name) for name in names]])
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns of a record that fields read."""
-        named = (field.column for variant in self.variants for field in variant)
-        return tuple(dict.fromkeys(name for name in named if name is not None))
+        names = (field.column for variant in self.variants for field in variant)
+        return tuple(dict.fromkeys(name for name in names if name is not None))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values, the form in which a corpus keeps it."""
+        """Return the prefix as plain values, as a corpus stores it."""
         variants = [[field.to_dict() for field in fields] for fields in self.variants]
         return {"probability": self.probability, "variants": variants}
 
     @classmethod
     def from_dict(cls, parts: Mapping[str, Any]) -> Prefix:
-        """Return the prefix that ``to_dict`` wrote, or a user put in a file.
+        """Return a prefix from plain values, as ``to_dict`` returns them.
 
         Raises:
             SourceError: A key is missing or unknown, or a value is wrong.
         """
-        if isinstance(parts, Mapping) and isinstance(given := parts.get("variants"), list | tuple):
-            variants = [
-                [Field.from_dict(each) for each in fields]
-                if isinstance(fields, list | tuple)
-                else fields
-                for fields in given
-            ]
-            parts = {**parts, "variants": variants}
         return from_plain(cls, parts, SourceError, "prefix")
 
 
-def prefix_of(given: Any) -> Prefix | None:
+def prefix_of(value: Any) -> Prefix | None:
     """Return a prefix from a prefix, names of columns, plain values, or None."""
-    if given is None or isinstance(given, Prefix):
-        return given
-    if isinstance(given, Mapping):
-        return Prefix.from_dict(given)
-    return Prefix.from_columns(given)
+    if value is None or isinstance(value, Prefix):
+        return value
+    if isinstance(value, Mapping):
+        return Prefix.from_dict(value)
+    return Prefix.from_columns(value)
 
 
 def meta_key(column: str) -> str | None:
-    """Return the key of meta that a column stands for, or None."""
+    """Return the key of meta that a column name means, or None."""
     return None if column in COLUMNS else column.removeprefix(_META)
 
 

@@ -1,4 +1,4 @@
-"""Preprocessors, which clean texts before they are cut: built-in ones and users' functions.
+"""Clean texts before they are cut, by built-in preprocessors and users' functions.
 
 Denoiser, Normaliser, function ─checked→ settings of the chunking ─REGISTRY→ texts to texts
 """
@@ -28,22 +28,21 @@ REGISTRY: Registry[Cleaner] = Registry(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Preprocessor:
-    """A registered function by name and version, as a corpus remembers it.
+    """The name and version of a registered function, as a corpus stores them.
 
     Attributes:
-        name: The name it was registered under.
-        version: Of the function; text is cleaned anew when it changes.
+        name: The registered name.
+        version: Version of the function. Text is cleaned again when it changes.
     """
 
     name: SlashedName
     version: SlashedName = "1"
 
     def __post_init__(self) -> None:
-        """Check both fields."""
-        for made, built_in in NAMES.items():
+        for kind, built_in in NAMES.items():
             if self.name == built_in:
                 raise ChunkingError(
-                    f"preprocessor name {built_in!r} is taken: that is dp.plugins.{made.__name__}()"
+                    f"preprocessor name {built_in!r} is taken: it is dp.plugins.{kind.__name__}()"
                 )
         check(self, ChunkingError, "preprocessor")
 
@@ -52,22 +51,22 @@ AnyPreprocessor = Denoiser | Normaliser | Preprocessor
 
 
 def register_preprocessor(name: str, function: Cleaner, version: int | str = 1) -> Preprocessor:
-    """Give a function that cleans text a name, so that chunking settings can ask for it.
+    """Register a function that cleans text, for ``Chunking(preprocessors=...)``.
 
-    Register it in every process that ingests into such a corpus or chunks it; drawing samples
-    needs no function. Another function under the same name and version takes its place.
+    Register it in every process that ingests into such a corpus or chunks it. Drawing samples
+    needs no function. A function registered later under the same name and version replaces it.
 
     Args:
-        name: What the corpus stores.
-        function: Called with the text of every section, returns the clean text, or None to drop
-            the section. The same text must give the same result.
-        version: Change it whenever the function's results change.
+        name: Name that the corpus stores.
+        function: Gets the text of every section, and returns the clean text, or None to drop the
+            section. The same text must give the same result.
+        version: Change it whenever the results of the function change.
 
     Returns:
-        What to put into ``Chunking(preprocessors=...)``; the function itself will do, too.
+        A value for ``Chunking(preprocessors=...)``. The function works, too.
 
     Raises:
-        ChunkingError: A wrong name or version, or not a function.
+        ChunkingError: The name or the version is wrong, or ``function`` is no function.
     """
     preprocessor = Preprocessor(name=name, version=REGISTRY.version_of(version))
     REGISTRY.add(name, preprocessor.version, function)
@@ -75,23 +74,23 @@ def register_preprocessor(name: str, function: Cleaner, version: int | str = 1) 
 
 
 def with_cleaners(
-    given: tuple[AnyPreprocessor, ...], denoise: Any, normalise: Any
+    others: tuple[AnyPreprocessor, ...], denoise: Any, normalise: Any
 ) -> tuple[AnyPreprocessor, ...]:
-    """Return preprocessors with a denoiser or a normaliser in place of another of its kind."""
-    made: list[AnyPreprocessor] = []
+    """Return preprocessors with a denoiser or normaliser that replaces others of its kind."""
+    added: list[AnyPreprocessor] = []
     if denoise is not False:
-        made.append(Denoiser() if denoise is True else denoise)
+        added.append(Denoiser() if denoise is True else denoise)
     if normalise is not False:
         is_named = normalise in (True, "text", "code")
-        made.append(Normaliser(code=normalise == "code") if is_named else normalise)
-    for one in made:
-        if type(one) not in NAMES:
+        added.append(Normaliser(code=normalise == "code") if is_named else normalise)
+    for cleaner in added:
+        if type(cleaner) not in NAMES:
             raise ChunkingError(
-                f"{one!r} cleans no text: give denoise=True or a Denoiser, and normalise=True, "
+                f"{cleaner!r} cleans no text: give denoise=True or a Denoiser, and normalise=True, "
                 f"'text', 'code' or a Normaliser"
             )
-    kinds = {type(one) for one in made}
-    return (*(one for one in given if type(one) not in kinds), *made)
+    kinds = {type(cleaner) for cleaner in added}
+    return (*(other for other in others if type(other) not in kinds), *added)
 
 
 def name_of(preprocessor: AnyPreprocessor) -> str:
@@ -115,38 +114,38 @@ def from_json(settings: Any) -> AnyPreprocessor:
             f'{{"name": "denoiser"}} or {{"name": "…", "version": "1"}}'
         )
     name = settings["name"]
-    for made, built_in in NAMES.items():
+    for kind, built_in in NAMES.items():
         if built_in == name:
-            own = {key: value for key, value in settings.items() if key != "name"}
-            return from_plain(made, own, ChunkingError, f"preprocessor {name!r}")
+            values = {key: value for key, value in settings.items() if key != "name"}
+            return from_plain(kind, values, ChunkingError, f"preprocessor {name!r}")
     return from_plain(Preprocessor, settings, ChunkingError, f"preprocessor {name!r}")
 
 
-def checked(given: Any) -> tuple[AnyPreprocessor, ...]:
+def checked(values: Any) -> tuple[AnyPreprocessor, ...]:
     """Return preprocessors as storable values."""
-    if not isinstance(given, list | tuple):
+    if not isinstance(values, list | tuple):
         raise ChunkingError(
-            f"preprocessors={given!r}: expected several, such as (dp.plugins.Denoiser(),), each a "
-            f"Denoiser, Normaliser or a registered function"
+            f"preprocessors={values!r}: expected a list, such as (dp.plugins.Denoiser(),), of "
+            f"Denoiser, Normaliser or registered functions"
         )
-    return tuple(_checked(one) for one in given)
+    return tuple(map(_checked, values))
 
 
-def _checked(given: Any) -> AnyPreprocessor:
-    if isinstance(given, AnyPreprocessor):
-        return given
-    if given in (Denoiser, Normaliser):
-        name = given.__name__
+def _checked(value: Any) -> AnyPreprocessor:
+    if isinstance(value, AnyPreprocessor):
+        return value
+    if value in (Denoiser, Normaliser):
+        name = value.__name__
         raise ChunkingError(f"preprocessors: {name} is a class; write dp.plugins.{name}()")
-    if not callable(given):
+    if not callable(value):
         raise ChunkingError(
-            f"preprocessors: {given!r} is no preprocessor; expected dp.plugins.Denoiser(), "
+            f"preprocessors: {value!r} is no preprocessor; expected dp.plugins.Denoiser(), "
             f"dp.plugins.Normaliser() or a function of dp.plugins.register_preprocessor"
         )
-    if place := REGISTRY.name_of(given):
-        return Preprocessor(name=place[0], version=place[1])
-    called = getattr(given, "__name__", None) or type(given).__name__
+    if found := REGISTRY.name_of(value):
+        return Preprocessor(name=found[0], version=found[1])
+    name = getattr(value, "__name__", None) or type(value).__name__
     raise ChunkingError(
-        f"preprocessors: the function {called} has no name that a corpus could store; first call: "
-        f"dp.plugins.register_preprocessor({called!r}, {called}, version=1)"
+        f"preprocessors: the function {name} has no name that a corpus could store; first call: "
+        f"dp.plugins.register_preprocessor({name!r}, {name}, version=1)"
     )

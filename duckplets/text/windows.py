@@ -2,17 +2,17 @@
 
     texts ─blocks→ bytes ─tokens→ counts ─rows→ token ranges ─ranges→ byte ranges ─strip→ spans
 
-The decision that matters: no array per token. Where words begin, where characters begin and what
-is not white space are one bit a byte, with a running count per 64 (``Bits``); counting tokens,
-finding the n-th, and turning bytes into characters are then rank and select, asked only at the
-ends of texts and of windows. (The tokens of a file are arrays, and each window is encoded alone,
-where it has other tokens than in its text.) Texts adjoin in the buffer, so a text's first byte
-begins a word of its own whatever stands before it. Work goes by blocks of about a megabyte, whose
-passes stay in the cache: 1.8 GB/s for long ASCII texts on one core, against 0.9 for one text of
-35 MB. Texts with weighed letters, and long ones with a run too long for a word, are ``Units``.
+The decision that matters: no array per token. The beginnings of words, the beginnings of
+characters, and bytes that are not white space are one bit a byte, with a running count per 64
+(``Bits``). Rank and select, at the ends of texts and windows only, then count tokens, find the n-th
+and turn bytes into characters. The tokens of a tokenizer file are arrays, and each window is
+encoded alone, since its tokens may differ from the tokens in the text. Texts adjoin in the buffer,
+so the first byte of a text always begins a word. Blocks of about a megabyte stay in the cache. The
+speed is 1.8 GB/s for long ASCII texts on one core, and 0.9 for one text of 35 MB. Texts with
+weighed letters, and long texts with a run too long for a word, are ``Units``.
 
-White space is a list of our own, equal to that of ``str.split`` and ``str.isspace`` (a test holds
-it), so that stored chunks do not follow the Unicode tables of the running Python.
+White space is a fixed list, equal to ``str.split`` and ``str.isspace``, as a test checks. So stored
+chunks do not depend on the Unicode tables of the running Python.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from duckplets.base.arrays import Bits, Bytes, Flags, Integers, Integers32
 from duckplets.errors import ChunkingError
@@ -51,7 +52,7 @@ for *_prefix, _last in (space.encode() for space in WIDE_SPACES):
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Chunks as columns, one row a chunk, by section, overlap as given and window; summary last."""
+    """Chunks as columns, one row a chunk, in order of section, overlap and window; summary last."""
 
     section: Integers  # index into the texts
     summary: Flags  # whether it is a summary rather than a window
@@ -60,7 +61,7 @@ class Windows:
     start: Integers32  # first character (Unicode code point), from 0
     length: Integers32  # characters
     start_token: Integers32  # first token, from 0
-    token_count: Integers32  # tokens; of a tokenizer file those of the chunk when encoded alone
+    token_count: Integers32  # tokens; with a tokenizer file when the chunk is encoded alone
 
 
 def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Integers32, Windows]:
@@ -74,7 +75,7 @@ def windows(texts: pa.Array | pa.ChunkedArray, chunking: Chunking) -> tuple[Inte
 def windows_of(
     texts: pa.Array | pa.ChunkedArray, spans: ChunkSpans, chunking: Chunking
 ) -> tuple[Integers32, Windows]:
-    """Count the tokens of every text, and make chunks of spans of them, each cut as a text is."""
+    """Count the tokens of every text, and cut its spans into chunks like texts."""
     counts, firsts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for base, tokens in _tokens(texts, chunking):
         low, high = np.searchsorted(spans.text, [base, base + len(tokens.counts)])
@@ -83,30 +84,30 @@ def windows_of(
         firsts.append(tokens.first_at(*place))
     found = windows(pa.array(spans.parts, pa.large_string()), chunking)[1]
     found = _rows(found, ~spans.summary[found.section] | (_index_within(found.section) == 0))
-    of, text, summary = found.section, spans.text[found.section], spans.summary[found.section]
-    start = spans.start[of] + found.start
+    span, text, summary = found.section, spans.text[found.section], spans.summary[found.section]
+    start = spans.start[span] + found.start
     pieces = np.zeros(len(spans.text), np.int64)
-    np.maximum.at(pieces, of[~summary], found.window_index[~summary] + 1)
+    np.maximum.at(pieces, span[~summary], found.window_index[~summary] + 1)
     before = np.cumsum(pieces) - pieces
     before -= before[np.searchsorted(spans.text, spans.text)]  # of the same text
-    made = Windows(
+    chunks = Windows(
         section=text,
         summary=summary,
-        window_index=np.where(summary, 0, found.window_index + before[of]).astype(np.int32),
+        window_index=np.where(summary, 0, found.window_index + before[span]).astype(np.int32),
         overlap=np.where(summary, 0, found.overlap).astype(np.int32),
         start=start.astype(np.int32),
         length=found.length,
-        start_token=(np.concatenate(firsts)[of] + found.start_token).astype(np.int32),
+        start_token=(np.concatenate(firsts)[span] + found.start_token).astype(np.int32),
         token_count=found.token_count,
     )
-    kept = _rows(made, ~summary | ~_repeated(text, start, start + found.length, summary))
-    return np.concatenate(counts).astype(np.int32), kept
+    chunks = _rows(chunks, ~summary | ~_repeated(text, start, start + found.length, summary))
+    return np.concatenate(counts).astype(np.int32), chunks
 
 
 def _tokens(
     texts: pa.Array | pa.ChunkedArray, chunking: Chunking, most: int = 0
 ) -> Iterator[tuple[int, _Words | _Weighed | _Pieces]]:
-    """Yield the first text and tokens of blocks; up to ``most`` tokens only counts are needed."""
+    """Yield first text and tokens of each block; texts up to ``most`` tokens are only counted."""
     tokenizer = open_tokenizer(chunking.tokenizer) if chunking.tokenizer is not None else None
     base = 0
     for block in _blocks(texts):
@@ -126,11 +127,11 @@ def _joined(blocks: Iterator[tuple[Integers, Windows]]) -> tuple[Integers32, Win
 
 def _concatenated(parts: Sequence[Windows]) -> Windows:
     names = [field.name for field in fields(Windows)]
-    return Windows(**{name: np.concatenate([getattr(of, name) for of in parts]) for name in names})
+    return Windows(**{n: np.concatenate([getattr(part, n) for part in parts]) for n in names})
 
 
-def _rows(found: Windows, kept: Flags | Integers) -> Windows:
-    return Windows(**{field.name: getattr(found, field.name)[kept] for field in fields(Windows)})
+def _rows(found: Windows, rows: Flags | Integers) -> Windows:
+    return Windows(**{field.name: getattr(found, field.name)[rows] for field in fields(Windows)})
 
 
 class _TextBlock:
@@ -164,7 +165,7 @@ class _TextBlock:
 
 
 class _Words:
-    """Words between white space: a solid byte after one that is not, or at the front."""
+    """Words between white space: each begins with a solid byte at the front or after a space."""
 
     def __init__(self, block: _TextBlock) -> None:
         self.block = block
@@ -180,17 +181,17 @@ class _Words:
         if not len(long):
             return _cut_words(self, self.counts, base, chunking)
         cut = _Weighed(self.block.part(long)).windows(np.arange(len(long)), chunking)
-        return _beside(self, long, replace(cut, section=long[cut.section]), base, chunking)
+        return _with_long(self, long, replace(cut, section=long[cut.section]), base, chunking)
 
     def first_at(self, text: Integers, begin: Integers, solid: Integers) -> Integers:
         """Return the first tokens of spans; ``solid`` is their first character with a token."""
         first: Integers = self.bits.rank(self.block.byte_of(text, solid) + 1) - 1
         first -= self.first[text]
         if len(self.long):
-            some = np.flatnonzero(np.isin(text, self.long))
-            long = np.searchsorted(self.long, text[some])
+            places = np.flatnonzero(np.isin(text, self.long))
+            long = np.searchsorted(self.long, text[places])
             weighed = _Weighed(self.block.part(self.long))
-            first[some] = weighed.first_at(long, begin[some], solid[some])
+            first[places] = weighed.first_at(long, begin[places], solid[places])
         return first
 
 
@@ -206,7 +207,7 @@ class _Weighed:
         long = np.flatnonzero(self.counts > chunking.max_tokens)
         if not len(long):
             return _cut_words(self, self.counts, base, chunking)
-        return _beside(self, long, self.windows(long, chunking), base, chunking)
+        return _with_long(self, long, self.windows(long, chunking), base, chunking)
 
     def windows(self, texts: Integers, chunking: Chunking) -> Windows:
         """Return the windows and summaries of long texts."""
@@ -219,13 +220,13 @@ class _Weighed:
             begin, last = units.first[number : number + 2].tolist()
             for is_summary, overlap, size in limits:
                 found = cutter.cut(begin, last, size, overlap, once=is_summary > 0)
-                rows += [(number, is_summary, at, overlap, *of) for at, of in enumerate(found)]
+                rows += [(number, is_summary, i, overlap, *cut) for i, cut in enumerate(found)]
         text, summary, index, shared, first, stop, end = np.array(rows, np.int64).reshape(-1, 7).T
-        start, stop = (units.characters(of) - self.block.first_char[text] for of in (first, stop))
+        start, stop = (units.characters(at) - self.block.first_char[text] for at in (first, stop))
         start_token = (units.before(first) - units.before(units.first[text])) // TOKEN
         # a cluster may weigh more than one token
-        most_of = np.where(summary, chunking.summary_length, most)
-        count = np.clip(-((units.before(first) - units.before(end)) // TOKEN), 1, most_of)
+        limit = np.where(summary, chunking.summary_length, most)
+        count = np.clip(-((units.before(first) - units.before(end)) // TOKEN), 1, limit)
         columns = (index, shared, start, stop - start, start_token, count)
         return Windows(text, summary > 0, *(column.astype(np.int32) for column in columns))
 
@@ -236,10 +237,10 @@ class _Weighed:
         return (before - units.before(units.first[text])) // TOKEN
 
 
-def _beside(
+def _with_long(
     tokens: _Words | _Weighed, long: Integers, cut: Windows, base: int, chunking: Chunking
 ) -> Windows:
-    """Return the chunks of a block with those of long texts, which are cut already."""
+    """Return the chunks of a block, with given chunks for its long texts."""
     counts = tokens.counts.copy()
     counts[long] = 0
     cut = replace(cut, section=cut.section + base)
@@ -251,7 +252,7 @@ class _Pieces:
     """Tokens of a Hugging Face tokenizer, each extended to the start of the next."""
 
     # Skipped characters belong to the preceding token. Several tokens of one character (byte-level
-    # BPE) each have all of it. Text without tokens counts as one.
+    # BPE) each have the whole character. Text without tokens counts as one token.
 
     def __init__(self, block: _TextBlock, tokenizer: Any, most: int) -> None:
         self.block, self.encoder, self.strings = block, tokenizer, block.texts.to_pylist()
@@ -272,20 +273,20 @@ class _Pieces:
         return list(self.encoder.encode_batch(texts, add_special_tokens=False))
 
     def first_at(self, text: Integers, begin: Integers, solid: Integers) -> Integers:
-        """Return the first tokens of spans; skipped white space belongs to what precedes it."""
+        """Return the first tokens of spans; skipped white space belongs to the token before it."""
         offsets = dict(zip(self.long.tolist(), self.offsets, strict=True))
         found = np.zeros(len(text), np.int64)
         places = (column.tolist() for column in (text, begin, solid))
-        for span, (number, char, some) in enumerate(zip(*places, strict=True)):
+        for span, (number, char, filled) in enumerate(zip(*places, strict=True)):
             starts, ends = offsets[number].T
             at = np.searchsorted(starts, char, side="right") - 1
-            at = min(at + (ends[at] <= char), np.searchsorted(starts, some, side="right") - 1)
+            at = min(at + (ends[at] <= char), np.searchsorted(starts, filled, side="right") - 1)
             found[span] = np.searchsorted(starts, starts[at])  # several may share a character
         return found
 
 
 def _ascending(encoding: Any, text: str) -> Integers:
-    """Return first and last character of every token, (tokens + 1, 2), and of the end."""
+    """Return first character and end of every token and of the end of text, (tokens + 1, 2)."""
     size = len(text)
     found = np.array([*(encoding.offsets or [(0, size)]), (size, size)], np.int64)
     found[0, 0] = 0
@@ -300,23 +301,22 @@ _Walk = Generator[str, Any, list[_Window]]
 
 
 def _walked(tokens: _Pieces, walks: Sequence[_Walk]) -> list[list[_Window]]:
-    """Return the windows of each walk, encoding together what all ask for."""
+    """Return the windows of each walk; the requests of all walks are encoded together."""
     found: list[list[_Window]] = [[] for _ in walks]
     answers: dict[int, int | None] = dict.fromkeys(range(len(walks)))
     while answers:
-        asked = {}
+        requests = {}
         for number, answer in answers.items():
             try:
-                asked[number] = walks[number].send(answer)
+                requests[number] = walks[number].send(answer)
             except StopIteration as ended:
                 found[number] = ended.value
-        encodings = tokens.encoded([*asked.values()])
-        answers = {number: len(each) for number, each in zip(asked, encodings, strict=True)}
+        answers = dict(zip(requests, map(len, tokens.encoded([*requests.values()])), strict=True))
     return found
 
 
 def _walk(text: str, offsets: Integers, most: int, overlap: int, once: bool) -> _Walk:
-    """Cut a text into windows of at most so many tokens when encoded alone."""
+    """Cut a text into windows of at most ``most`` tokens when encoded alone."""
     found: list[_Window] = []
     starts, count = offsets[:, 0].tolist(), len(offsets) - 1
     begin, last = 0, len(text.rstrip(_SPACES))
@@ -344,7 +344,7 @@ def _walk(text: str, offsets: Integers, most: int, overlap: int, once: bool) -> 
 
 
 def _before_marks(text: str, start: int, at: int) -> int:
-    """Return a place moved back to a character with all its marks; as it is if none is left."""
+    """Return a place moved back before a character with all its marks, or the same place."""
     back = at
     while start < back < len(text) and _is_inside(text, back):
         back -= 1
@@ -352,7 +352,7 @@ def _before_marks(text: str, start: int, at: int) -> int:
 
 
 def _is_inside(text: str, at: int) -> bool:
-    """Return whether a place is between a character and its marks, or beside a joiner."""
+    """Return whether a place is between a character and its marks, or next to a joiner."""
     char = text[at]
     if char.isascii():
         return False
@@ -365,9 +365,8 @@ def _cut_pieces(tokens: _Pieces, base: int, chunking: Chunking) -> Windows:
     if chunking.summary_length:
         limits.append((chunking.summary_length, 0, True))
     offsets = dict(zip(tokens.long.tolist(), tokens.offsets, strict=True))
-    walks = [
-        _walk(tokens.strings[text], of, *limit) for text, of in offsets.items() for limit in limits
-    ]
+    strings = tokens.strings
+    walks = [_walk(strings[text], at, *limit) for text, at in offsets.items() for limit in limits]
     found = iter(_walked(tokens, walks))
     rows: list[tuple[int, ...]] = []
     for text, count in enumerate(tokens.counts.tolist()):
@@ -377,7 +376,7 @@ def _cut_pieces(tokens: _Pieces, base: int, chunking: Chunking) -> Windows:
                     row = (base + text, is_summary, index, overlap, start, stop - start, *numbers)
                     rows.append(row)
         elif count:
-            rows.append((base + text, False, 0, 0, 0, len(tokens.strings[text]), 0, count))
+            rows.append((base + text, False, 0, 0, 0, len(strings[text]), 0, count))
     section, summary, *columns = np.array(rows, np.int64).reshape(-1, 8).T
     return Windows(section, summary > 0, *(column.astype(np.int32) for column in columns))
 
@@ -389,7 +388,7 @@ def _cut_words(
     block, most = tokens.block, chunking.max_tokens
     overlaps = np.array([*chunking.overlap, 0])
     long = counts > most
-    # Chunks by text (down) and overlap, then summary (across); a short text has one, in front.
+    # Numbers of chunks by text (rows) and overlap, then summary (columns); a short text has one.
     strides = np.maximum(1, most - overlaps)
     number = np.where(long[:, None], -((most - counts[:, None]) // strides) + 1, 0)
     number[:, -1] = long & (chunking.summary_length > 0)
@@ -399,8 +398,8 @@ def _cut_words(
     summary, cut = across == len(chunking.overlap), long[section]
     index = _index_within(cell)
     first = index * strides[across]
-    most_of = np.where(summary, chunking.summary_length, most)
-    count = np.minimum(most_of, counts[section] - first)
+    limit = np.where(summary, chunking.summary_length, most)
+    count = np.minimum(limit, counts[section] - first)
     start, length = np.zeros(len(cell), np.int64), np.diff(block.first_char)[section]
     if isinstance(tokens, _Words):
         start[cut], length[cut] = _spans(tokens, section[cut], first[cut], count[cut])
@@ -417,7 +416,7 @@ def _cut_words(
 
 
 def _repeated(text: Integers, start: Integers, stop: Integers, summary: Flags) -> Flags:
-    """Return which chunks are of a text with a window equal to the summary."""
+    """Return which chunks belong to a text with a window equal to the summary."""
     wanted = np.full((2, int(text.max(initial=-1)) + 1), -1)
     wanted[:, text[summary]] = start[summary], stop[summary]
     same = ~summary & (start == wanted[0, text]) & (stop == wanted[1, text])
@@ -437,7 +436,7 @@ def _spans(
     if not len(text):
         return text, text
     solid, nth = tokens.block.solid, tokens.first[text] + first
-    # up to the next word, even of a later text: only white space lies between
+    # up to the next word, also of a later text: there is only white space between them
     lower, upper = (solid.rank(tokens.bits.select(at)) for at in (nth, nth + count))
     start = tokens.block.char_of(text, solid.select(lower))
     stop = tokens.block.char_of(text, solid.select(upper - 1) + 1)
@@ -447,7 +446,7 @@ def _spans(
 def _solid(data: Bytes, ascii_only: bool) -> Flags:
     """Return which bytes are not white space."""
     solid = np.empty(len(data), np.bool_)
-    # by steps: memory of large temporary arrays takes several times as long as the tests
+    # by steps: allocating large temporary arrays takes several times as long as the tests
     for start in range(0, len(data), _STEP):
         part = data[start : start + _STEP]
         # unsigned bytes wrap below 0, so each test is a range: 9 to 13, and 28 to 32
@@ -473,10 +472,42 @@ def _blocks(texts: pa.Array | pa.ChunkedArray) -> Iterator[_TextBlock]:
         chunk = chunk.fill_null("") if chunk.null_count else chunk
         data, bounds = bytes_of(chunk)
         if int(np.diff(bounds).max(initial=0)) > MOST:
-            raise ChunkingError("a text of more than 2 GiB: expected shorter ones, split it")
+            raise ChunkingError("a text has more than 2 GiB: split it into shorter texts")
         marks = np.searchsorted(bounds[:-1], np.arange(0, bounds[-1], BLOCK))
         cuts = np.unique([0, *marks, len(chunk)])
         for start, stop in itertools.pairwise([0, 0] if len(cuts) == 1 else cuts):
             inside = data[bounds[start] : bounds[stop]]
             part = bounds[start : stop + 1] - bounds[start]
             yield _TextBlock(chunk.slice(start, stop - start), inside, part)
+
+
+# -- lines before texts ---------------------------------------------------------------------------
+
+
+def with_lines(
+    texts: pa.Array, lines: pa.Array, tokens: Integers, chunking: Chunking
+) -> tuple[pa.Array, pa.Array]:
+    """Put lines before texts, and cut texts and lines to the length of a window."""
+    whole = pc.binary_join_element_wise(lines, texts, "\n", null_handling="skip")
+    size = pc.binary_length(lines).fill_null(0).to_numpy(zero_copy_only=False)
+    most = tokens + (size + 1) // 2
+    if chunking.tokenizer is not None:
+        most = tokens * 5 // 4 + 16 + size
+    mask = (size > 0) & (most > chunking.max_tokens)
+    if not mask.any():
+        return whole, lines
+    cut, heads = (
+        _first_windows(whole.filter(pa.array(mask)), chunking),
+        lines.filter(pa.array(mask)),
+    )
+    heads = pc.if_else(pc.less(pc.binary_length(cut), pc.binary_length(heads)), cut, heads)
+    return pc.replace_with_mask(whole, mask, cut), pc.replace_with_mask(lines, mask, heads)
+
+
+def _first_windows(texts: pa.Array, chunking: Chunking) -> pa.Array:
+    """Cut texts at the end of their first window; they do not begin with white space."""
+    found = windows(texts, replace(chunking, overlap=(0,), summary_tokens=0))[1]
+    first = np.searchsorted(found.section, np.arange(len(texts)))
+    ends = (found.start[first] + found.length[first]).tolist()
+    cut = [text[:end] for text, end in zip(texts.to_pylist(), ends, strict=True)]
+    return pa.array(cut, texts.type)

@@ -1,17 +1,18 @@
-"""Count the tokens of texts by the weights of their words, and cut them where a reader would.
+"""Count the tokens of texts by the weights of their words, and cut texts at natural places.
 
     bytes ─flags→ characters ─runs→ units (a cluster or a word) with weights ─sums→ tokens, windows
 
-The decision that matters: no array of units. Two bytes a character are its flags, and whether a
-unit begins there; a cut searches them near its limit alone. Sums of weights stand at every eighth
-character. On one core that is 0.2 GB/s of Chinese.
+The decision that matters: no array of units. Two bytes a character store its flags, and whether a
+unit begins there. A cut searches them only near its limit. There is a sum of weights for every
+eighth character. The speed is 0.2 GB/s of Chinese on one core.
 
-A piece between white space is a token. A letter of a script without spaces, or of one of which
-vocabularies need several tokens a word, is a unit of its own and weighs quarters of a token
-(``characters.WEIGHTS``). A word beside such letters is one token, and punctuation none. In a run of
-more than ``LONGEST`` letters and digits each of them is a unit of ``HALF``. A text has the ceiling
-of its weights. No unit begins with a mark, or after a joiner.
-Texts without such letters are counted by ``windows``, several times as fast and equally.
+A piece between white space is a token. Some letters are units with a weight in quarters of a token
+(``characters.WEIGHTS``): in scripts without spaces, and where vocabularies need several tokens a
+word. A word next to such letters is one token, and punctuation has no weight. In a run of more than
+``LONGEST`` letters and digits each is a unit of ``HALF``. The number of tokens of a text is the sum
+of weights, rounded up. No unit begins with a mark, or after a joiner.
+
+The module ``windows`` counts texts without such letters, several times as fast, with equal results.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from duckplets.text.characters import (
     heavy,
 )
 
-# Letters and marks of scripts without spaces, whose terms are pairs of characters, as what brackets
-# of a regular expression hold. The macro _internal.paired says the same.
+# Letters and marks of scripts without spaces, whose terms are pairs of characters, for the brackets
+# of a regular expression. The macro _internal.paired has the same list.
 PAIRED = (
     "\u0e01-\u0e4e\u0e81-\u0ecf\u0edc-\u0edf\u1000-\u103f\u1050-\u108f\u109a-\u109d\u1780-\u17dd"
     "\u2e80-\u2fdf\u3005-\u3007\u3021-\u303c\u3041-\u312f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -64,7 +65,7 @@ def extra_tokens(
     pieces: Bits,  # where pieces between white space begin
     first: Integers,  # first piece of every text, and the end
 ) -> Integers:
-    """Return the tokens that runs too long for a word add to texts without weights."""
+    """Return the extra tokens of runs too long for a word, for texts without weights."""
     extra = np.zeros(len(first) - 1, np.int64)
     # where no piece begins for 65 bytes, three times 16 aligned flags are 0
     empty = pieces.words.view(np.uint16)[: len(data) >> 4] == 0
@@ -76,8 +77,8 @@ def extra_tokens(
     rows = data[: len(data) >> 4 << 4].reshape(-1, 16).take(ranges(begin, size), axis=0)
     counts = _of_eight(_MAY_COUNT.take(rows, mode="clip").view(np.uint64)).ravel()
     # a piece begins in the 16 bytes before them, and ends in those after
-    maybe = np.flatnonzero(np.add.reduceat(counts, 2 * (np.cumsum(size) - size)) > LONGEST - 32)
-    begin, end = begin[maybe], begin[maybe] + size[maybe]
+    runs = np.flatnonzero(np.add.reduceat(counts, 2 * (np.cumsum(size) - size)) > LONGEST - 32)
+    begin, end = begin[runs], begin[runs] + size[runs]
     spans = map(slice, np.maximum(begin - 1, 0) << 4, end + 1 << 4)
     long = [max(_letters(data[span].tobytes()), default=0) > LONGEST for span in spans]
     piece = pieces.rank(begin[np.array(long, np.bool_)] << 4) - 1
@@ -90,18 +91,18 @@ def extra_tokens(
 
 
 def _letters(data: bytes) -> Iterator[int]:
-    """Yield the most letters and digits that pieces may have."""
+    """Yield an upper bound of the letters and digits of each piece."""
     return (len(piece.translate(None, _NEVER)) for piece in data.split())
 
 
 def slices(data: Bytes, first: Integers, end: Integers) -> tuple[Bytes, Integers]:
-    """Return long slices of bytes, joined, and where each begins, with the end."""
+    """Return joined slices of bytes, and the start of each, with the end."""
     parts = [data[begin:stop] for begin, stop in zip(first.tolist(), end.tolist(), strict=True)]
     return np.concatenate(parts), np.append(0, np.cumsum(end - first))
 
 
 class Sums:
-    """Numbers below 32 with the sums of all before each eighth."""
+    """Numbers below 32, with a running sum before each eighth."""
 
     __slots__ = ("eight", "words")
 
@@ -128,8 +129,8 @@ def _of_eight(words: Words) -> Integers:
 class Units:
     """The units of texts, and the sums of their weights."""
 
-    # Characters that belong to the one before are left out: a place is a number of the others.
-    # ``first`` has the first place of every text, and the end.
+    # Characters attached to the character before are omitted; places number the others. ``first``
+    # has the first place of every text, and the end.
 
     __slots__ = ("_at", "_flags", "_unit", "_weights", "before", "first")
 
@@ -139,10 +140,10 @@ class Units:
         front[first] = True
         kind = flags >> np.uint8(4)
         if kind.max(initial=0) >= MARK:
-            kept = ~_attached(kind, (flags & SPACE) != 0, front)
-            self._at = np.append(np.flatnonzero(kept), len(flags))
-            flags, kind, first = flags[kept], kind[kept], np.searchsorted(self._at, first)
-            front = np.append(front[:-1][kept], True)
+            bases = ~_attached(kind, (flags & SPACE) != 0, front)
+            self._at = np.append(np.flatnonzero(bases), len(flags))
+            flags, kind, first = flags[bases], kind[bases], np.searchsorted(self._at, first)
+            front = np.append(front[:-1][bases], True)
         weight = kind * (kind < SENTENCE).view(np.uint8)
         unit = weight > 0
         _weigh_runs(flags, front, weight, unit)
@@ -150,7 +151,7 @@ class Units:
         self.before = self._weights.before
 
     def quarters(self) -> Integers:
-        """Return the quarters of a token of every text."""
+        """Return the weight of every text, in quarters of a token."""
         return np.diff(self.before(self.first))
 
     def counts(self) -> Integers:
@@ -162,19 +163,19 @@ class Units:
         return self._at[places] if len(self._at) else places
 
     def before_units(self, characters: Integers) -> Integers:
-        """Return the quarters of a token before the units of characters."""
+        """Return the weight before the units of characters, in quarters of a token."""
         if len(self._at):
             characters = np.searchsorted(self._at, characters, side="right") - 1
         units = np.flatnonzero(self._unit)
         return self.before(units[np.searchsorted(units, characters, side="right") - 1])
 
     def cutter(self) -> Cutter:
-        """Return what cuts texts into windows."""
+        """Return the cutter of these texts."""
         return Cutter(self._flags.tobytes(), self._unit.tobytes(), self._weights)
 
 
 class Cutter:
-    """Cuts texts at units, where a reader would."""
+    """Cuts texts at units, if possible after sentences, phrases or pieces."""
 
     __slots__ = ("_eight", "_flags", "_unit", "_weights")
 
@@ -185,10 +186,10 @@ class Cutter:
     def cut(
         self, begin: int, last: int, most: int, overlap: int, *, once: bool
     ) -> list[tuple[int, int, int]]:
-        """Return windows of a text, or the first, of at most ``most`` tokens.
+        """Return the windows of a text, or the first one, of at most ``most`` tokens.
 
-        A window that would end within a piece ends after a sentence in its last quarter; if there
-        is none, after a phrase or a piece there.
+        A window that would end within a piece ends after a sentence in its last quarter. If there
+        is no sentence end, it ends after a phrase or a piece there.
 
         Returns:
             First place, end without white space, and the place of the next unit.
@@ -220,11 +221,11 @@ class Cutter:
             begin = unit.find(_YES, self._place(least, low, end), end + 1)
 
     def _before(self, place: int) -> int:
-        """Return the quarters of a token before a place."""
+        """Return the weight before a place, in quarters of a token."""
         return self._eight[place >> 3] + sum(self._weights[place & -8 : place])
 
     def _place(self, quarters: int, low: int, high: int) -> int:
-        """Return the first place between two with so many quarters before it, else the second."""
+        """Return the first place from ``low`` with this weight before it, at most ``high``."""
         at = bisect_left(self._eight, quarters, (low >> 3) + 1, (high >> 3) + 1) - 1
         before, at = self._eight[at], at << 3
         for weight in self._weights[at : at + 8]:
@@ -235,7 +236,7 @@ class Cutter:
         return min(max(at, low), high)
 
     def _stop(self, begin: int, end: int, least: int) -> int:
-        """Return the last unit after a sentence, else a phrase or piece; else the end."""
+        """Return the last unit after a sentence, or after a phrase or piece, or the end."""
         flags, other = self._flags, 0  # a stop has ``least`` quarters before it
         for stop in (_SENTENCE, _PHRASE):
             if stop == _PHRASE:
@@ -254,7 +255,7 @@ class Cutter:
 
 
 def _attached(kind: Bytes, space: Flags, front: Flags) -> Flags:
-    """Return which characters belong to the one before: marks, and what a joiner joins."""
+    """Return which characters are attached to the character before: marks, and after a joiner."""
     attached: Flags = kind >= MARK
     attached[1:] |= (kind[:-1] == JOINER) & ~space[1:]
     attached[1:] &= ~space[:-1]
@@ -263,21 +264,21 @@ def _attached(kind: Bytes, space: Flags, front: Flags) -> Flags:
 
 
 def _weigh_runs(flags: Bytes, front: Flags, weight: Bytes, begin: Flags) -> None:
-    """Set weights and beginnings of runs of characters that have no weight of their own."""
+    """Set weights and beginnings of runs of characters without a weight."""
     plain = (flags & SPACE == 0) & ~begin
     starts, ends = plain.copy(), plain
     starts[1:] &= ~plain[:-1] | front[1:-1]
     ends[:-1] &= ~plain[1:] | front[1:-1]
     first, end = np.flatnonzero(starts), np.flatnonzero(ends) + 1
     before = after = np.zeros(len(first), np.bool_)
-    if begin.any():  # a letter with a weight stands before, or after
+    if begin.any():  # whether a letter with a weight is before, or after
         before, after = begin[first - 1] & ~front[first], np.append(begin, False)[end] & ~front[end]
     weight += starts.view(np.uint8) * np.uint8(TOKEN)
     begin |= starts
-    looked = np.flatnonzero(before | after | (end - first > LONGEST))
-    if not len(looked):
+    special = np.flatnonzero(before | after | (end - first > LONGEST))
+    if not len(special):
         return
-    first, end, before, after = first[looked], end[looked], before[looked], after[looked]
+    first, end, before, after = first[special], end[special], before[special], after[special]
     letter = flags & _ALNUM != 0
     count = Sums(letter)
     letters = count.before(end) - count.before(first)
@@ -297,7 +298,7 @@ def _weigh_runs(flags: Bytes, front: Flags, weight: Bytes, begin: Flags) -> None
 
 
 def with_long_runs(data: Bytes, bounds: Integers, most: int) -> Flags:
-    """Return which texts have a run of plain characters that is more than ``most`` tokens."""
+    """Return which texts have a run of plain characters of more than ``most`` tokens."""
     flags = flags_of(data)
     kind = flags >> 4
     first = Bits(data.view(np.int8) >= -64).rank(bounds)

@@ -20,12 +20,12 @@ class TokenBatch(Batch):
     """A batch of rows of tokens: ``batch["input_ids"]`` is an int32 array (rows, width).
 
     ``attention_mask`` is 1 for tokens and 0 for padding. ``document_ids`` count the texts of each
-    row from 0; ``position_ids`` count the tokens of each text from 0 within the row: a text that
+    row from 0. ``position_ids`` count the tokens of each text from 0 within the row. A text that
     continues from the previous row starts again at 0. In padding they are -1 and 0. ``source`` is a
-    list of str, and ``row`` the number of each row within its source, int64. With
-    ``by_bucket=True`` rows are numbered within a bucket of a source, and ``bucket``, int32, names
-    it. With ``remainder="pad"``, ``padded`` marks rows that only fill the last batch. Arrays are
-    writable.
+    list of str, and ``row`` is the number of each row within its source, int64. With
+    ``by_bucket=True`` rows are numbered within a bucket of a source, and ``bucket`` is the number
+    of the bucket, int32. With ``remainder="pad"``, ``padded`` marks rows that only fill the last
+    batch. Arrays are writable.
     """
 
     __slots__ = ("_arrays", "_begins", "_lengths", "_sources")
@@ -100,12 +100,8 @@ class TokenBatch(Batch):
     def to_numpy(self, name: str | None = None) -> Any:
         """Return a column as an array, or all of them by name."""
         if name is None:
-            return {each: self.to_numpy(each) for each in self._names}
+            return {column: self.to_numpy(column) for column in self._names}
         return np.asarray(self[name])
-
-    def to_pydict(self) -> dict[str, Any]:
-        """Return the columns as a dict, arrays as they are."""
-        return {name: self[name] for name in self._names}
 
     def to_pylist(self) -> list[dict[str, Any]]:
         """Return the rows as a list of dicts."""

@@ -1,17 +1,21 @@
-"""Open a folder of token shards, and runs over it: ``duckplets.TokenShards``."""
+"""Open folders of token shards, and runs over them: ``duckplets.TokenShards``."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from duckplets.base.arrays import Integers
 from duckplets.base.live_set import LiveSet
 from duckplets.base.locks import alone
 from duckplets.base.object_store import is_address
@@ -27,7 +31,9 @@ from duckplets.errors import (
     StateMismatchError,
     nearest,
 )
+from duckplets.order.apportion import Apportionment, Share, exact_weights
 from duckplets.order.mixture import Mixture, mixture_of
+from duckplets.order.permute import key
 from duckplets.order.schedule import Events, RunSchedule, Schedule
 from duckplets.runs import state as states
 from duckplets.runs.forecast import omitted
@@ -35,7 +41,6 @@ from duckplets.runs.opening import closed_on_error, continue_saved, edited_in
 from duckplets.runs.settings import RunSettings, saved_settings
 from duckplets.runs.state import behind, unsavable
 from duckplets.samples.plan import PartPlanner, Planner
-from duckplets.tokens.buckets import BucketSchedule
 from duckplets.tokens.fetch import TokenFetcher
 from duckplets.tokens.locations import mirror
 from duckplets.tokens.manifest import ShardManifest
@@ -61,24 +66,24 @@ log = logging.getLogger("duckplets")
 
 
 class TokenShards:
-    """A folder of token shards, opened to read.
+    """A folder of token shards, opened for reading.
 
-    The first sampler decodes the shards into ``NAME.tokens`` beside the folder, 4 bytes a token,
-    which every process maps from then on; packed rows with another ``eos`` have a file of their
-    own. Runs are saved in ``NAME.state.duckdb`` beside it.
+    The first sampler decodes the shards into ``NAME.tokens`` next to the folder, 4 bytes a token.
+    Every process maps this file. Packed rows with another ``eos`` have a separate file. Runs are
+    saved in ``NAME.state.duckdb`` next to the folder.
 
     Args:
-        folder: With a ``manifest.json``, as ``Corpus.shard`` has made it. Of shards in a store,
-            ``s3://bucket/prefix``, what is missing in ``cache`` is brought there first.
-        cache: A folder for the decoded tokens, where they cannot lie beside it.
+        folder: A folder that ``Corpus.shard`` has written, or ``s3://bucket/prefix``. Files of a
+            store that are missing in ``cache`` are downloaded first.
+        cache: A folder for the decoded tokens, if they cannot be next to the shards.
 
     Attributes:
-        path: The folder; of shards in a store the one in ``cache``.
-        manifest: What is in it.
+        path: The folder; for shards in a store, the folder in ``cache``.
+        manifest: The manifest of the folder.
 
     Raises:
-        ShardError: It is no such folder.
-        DamagedFileError: Its manifest is not as it was written.
+        ShardError: The folder has no token shards.
+        DamagedFileError: The manifest is damaged.
     """
 
     def __init__(
@@ -95,7 +100,7 @@ class TokenShards:
 
     @property
     def file(self) -> TokenFile:
-        """The decoded tokens, each text followed by the tokenizer's end; created if missing."""
+        """The decoded tokens, with the end token after each text; created if missing."""
         return self._file(self.manifest.tokenizer.eos_id)
 
     def _file(self, end: int | None) -> TokenFile:
@@ -132,53 +137,53 @@ class TokenShards:
         """Open a new run at its first position.
 
         Args:
-            split: Texts of this split only.
+            split: The split to draw from.
             mixture: Shares of the sources, counted in rows: weights by name, a ``Mixture``,
-                ``"equal"``, or the path of a file, such as the folder's ``mixtures.json``; by
-                default ``"proportional"``: an epoch is a pass over the rows of each.
-            batch_size: Rows a batch, of each rank.
-            seq_length: Tokens a row.
-            pack: Whether rows are cut from the texts of a source laid end to end, in the order of
-                its shards, so that only its last row is filled up; else each is one text, cut there
-                or filled up.
-            by_bucket: Whether each batch is of one length class of the folder, with rows as wide
-                as its longest texts can be, if ``pack`` does not make them ``seq_length`` wide.
-            eos: Name of the token after each text of packed rows, or None for none.
+                ``"equal"``, or the path of a file, such as ``mixtures.json`` in the folder.
+                Default: ``"proportional"``; then an epoch is one pass over the rows of each source.
+            batch_size: Rows of a batch on each rank.
+            seq_length: Tokens of a row.
+            pack: Whether to lay the texts of a source end to end, in the order of its shards, and
+                cut rows from them. Only the last row is padded. If False, a row is one text, cut
+                or padded.
+            by_bucket: Whether each batch has texts of one length class of the folder. Its rows are
+                as wide as the longest texts of the class, or ``seq_length`` with ``pack``.
+            eos: Name of the token after each text of packed rows, or None.
             seed: Another seed gives another order.
-            steps: Number of batches; without it and ``epochs`` the run is endless.
-            epochs: Number of times that as many rows come as there are.
-            remainder: What becomes of a last batch that is not full: ``keep``, ``drop``, ``pad``.
-            rank: Which of the ranks this is.
+            steps: Number of batches. Without ``steps`` and ``epochs`` the run is endless.
+            epochs: Number of epochs. An epoch draws as many rows as there are.
+            remainder: How to handle a last batch that is not full: ``keep``, ``drop`` or ``pad``.
+            rank: Number of this rank, from 0.
             world_size: Number of ranks.
-            prefetch: Blocks to prepare in the background.
-            memory_mb: Megabytes that these may take; 128 by default.
-            run: Name to save under.
-            state: The state file; by default beside the folder.
+            prefetch: Number of blocks to prepare in the background.
+            memory_mb: Megabytes for these blocks. Default: 128.
+            run: Name of the saved run.
+            state: The state file. Default: next to the folder.
 
         Raises:
             EmptyPoolError: There is no text to draw from.
             SamplerError, MixtureError: An argument is wrong.
-            ShardError: There is no room for the token file.
+            ShardError: The disk has no room for the token file.
         """
         path = self._state_path(state)
         notes = unsavable(path, required=state is not None)
         arguments: dict[str, Any] = {"batch_size": batch_size, "seed": seed, "steps": steps}
         arguments |= {"remainder": remainder, "rank": rank, "world_size": world_size}
-        arguments |= {"epochs": epochs}
-        arguments |= {"prefetch": prefetch, "memory_mb": memory_mb, "run": run, "split": split}
+        arguments |= {"epochs": epochs, "prefetch": prefetch, "memory_mb": memory_mb}
+        arguments |= {"run": run, "split": split}
         rows = {"seq_length": seq_length, "pack": pack, "eos": eos, "by_bucket": by_bucket}
         sources = self.sources(self._checked_split(split))
-        given = self._mixture(mixture)
-        given.check(sources)
+        shares = self._mixture(mixture)
+        shares.check(sources)
         settings = new_settings(
             arguments,
             rows,
             sources=sorted(sources),
-            mixture=given,
+            mixture=shares,
             shards=self.manifest.fingerprint,
             version=int(self.manifest.corpus.get("version", 0)),
         )
-        return self._opened(settings, path, [*notes, *omitted(given, sources)], None)
+        return self._opened(settings, path, [*notes, *omitted(shares, sources)], None)
 
     def resume(
         self,
@@ -190,12 +195,12 @@ class TokenShards:
         allow_drift: Collection[str] = (),
         **overrides: Any,
     ) -> TokenSampler:
-        """Open a saved run where it was saved; see ``duckplets.resume``."""
+        """Open a saved run at its saved position; see ``duckplets.resume``."""
         path = self._state_path(state)
         saved = states.load(path, run, tag)
         if saved.kind != "tokens":
             raise StateMismatchError(
-                f"run {run!r} of {path} serves {saved.kind}, and this would be tokens"
+                f"run {run!r} of {path} serves {saved.kind}, not tokens: resume it from its corpus"
             )
         before = saved_settings(saved)
         if "mixture" in overrides:
@@ -217,14 +222,16 @@ class TokenShards:
         """Return the schedule of a run from its settings and weight events."""
         mixture = settings.mixture
         if mixture.unit == "tokens":
-            raise MixtureError("unit='tokens': token shards deal rows; leave it out")
-        dealt: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
+            raise MixtureError("unit='tokens': token shards are drawn by rows; omit unit")
+        order: dict[str, Any] = {"seed": settings.seed, "batch": settings.global_batch}
         if not rows_of(settings)["by_bucket"]:
-            return RunSchedule([Schedule(mixture, settings.sources, events=events, **dealt)])
+            return RunSchedule([Schedule(mixture, settings.sources, events=events, **order)])
         buckets = range(len(self.manifest.buckets) + 1)
-        rows = {source: self._rows(settings, source) for source in settings.sources}
-        items = {source: [len(of.get(b, ())) for b in buckets] for source, of in rows.items()}
-        return RunSchedule([BucketSchedule(mixture, items, events=events, **dealt)])
+        items = {}
+        for source in settings.sources:
+            rows = self._rows(settings, source)
+            items[source] = [len(rows.get(bucket, ())) for bucket in buckets]
+        return RunSchedule([BucketSchedule(mixture, items, events=events, **order)])
 
     # -- opening ------------------------------------------------------------------------------
 
@@ -256,7 +263,7 @@ class TokenShards:
 
         fetcher = TokenFetcher(
             streams,
-            streams[0].rows.of.file,
+            streams[0].rows.text_span.file,
             self.path,
             self.manifest,
             padded_from=settings.padded_from(planner.epoch_start),
@@ -270,32 +277,32 @@ class TokenShards:
         return sampler
 
     def _streams(self, settings: RunSettings, sources: Sequence[str]) -> list[TokenStream]:
-        """Return the streams of some sources."""
-        found = []
+        found: list[TokenStream] = []
         for source in sources:
-            rows = {b: of for b, of in self._rows(settings, source).items() if len(of)}
-            if not rows:
+            name, count = settings.recipes[source][0]["name"], len(found)
+            for bucket, rows in self._rows(settings, source).items():
+                if len(rows):
+                    recipe = RowRecipe(name if bucket is None else f"{name}, bucket {bucket}")
+                    found.append(TokenStream(source, bucket, rows, recipe, settings.seed))
+            if len(found) == count:
                 raise EmptyPoolError(
                     f"source {source!r} has no tokens in split {settings.split!r} of {self.path}; "
-                    f"leave it out of mixture="
+                    f"omit it in mixture="
                 )
-            name = settings.recipes[source][0]["name"]
-            for bucket, of in rows.items():
-                recipe = RowRecipe(name if bucket is None else f"{name}, bucket {bucket}")
-                found.append(TokenStream(source, bucket, of, recipe, settings.seed))
         return found
 
     def _rows(self, settings: RunSettings, source: str) -> dict[int | None, TokenRows]:
         """Return the rows of a source by bucket, or under None without buckets."""
-        how, tokenizer = rows_of(settings), self.manifest.tokenizer
+        layout, tokenizer = rows_of(settings), self.manifest.tokenizer
         pad = tokenizer.pad_id if tokenizer.pad_id is not None else tokenizer.eos_id or 0
         end = tokenizer.eos_id
-        if how["pack"]:
-            end = None if how["eos"] is None else tokenizer.id_of(how["eos"], self.path)
+        if layout["pack"]:
+            end = None if layout["eos"] is None else tokenizer.id_of(layout["eos"], self.path)
         found, file = dict[int | None, TokenRows](), self._file(end)
-        for bucket, texts in self._texts(file, settings.split, source, how["by_bucket"]).items():
-            width = how["seq_length"]
-            if how["pack"]:
+        spans = self._texts(file, settings.split, source, layout["by_bucket"])
+        for bucket, texts in spans.items():
+            width = layout["seq_length"]
+            if layout["pack"]:
                 found[bucket] = PackedRows(texts, width, pad)
             else:
                 if bucket is not None and bucket < len(self.manifest.buckets):
@@ -306,7 +313,7 @@ class TokenShards:
     def _texts(
         self, file: TokenFile, split: str, source: str, by_bucket: bool
     ) -> dict[int | None, TextSpan]:
-        """Return the span of a source's texts in a token file, by bucket or as a whole."""
+        """Return the span of the texts of a source in a token file, by bucket or as a whole."""
         found, first = dict[int | None, TextSpan](), 0
 
         def place(shard: Any) -> tuple[str, str, int | None]:
@@ -327,28 +334,28 @@ class TokenShards:
             raise EmptyPoolError(f"split {split!r} has no text in {self.path}")
         if split not in known:
             raise SamplerError(
-                f"split={split!r}{nearest(str(split), known)}: {self.path} has "
+                f"split={split!r}{nearest(str(split), known)}: give a split of {self.path}: "
                 f"{listed(known) or 'none'}"
             )
         return split
 
-    def _mixture(self, given: Mixture | Mapping[str, float] | str | Path | None) -> Mixture:
-        if isinstance(given, str | Path) and Path(given).suffix == ".json":
-            return load_mixture(given)
-        made = mixture_of(given)
-        if made.columns or made.order_by is not None:
-            raise MixtureError("token shards have no values of records; leave out column, order_by")
-        return made
+    def _mixture(self, value: Mixture | Mapping[str, float] | str | Path | None) -> Mixture:
+        if isinstance(value, str | Path) and Path(value).suffix == ".json":
+            return load_mixture(value)
+        mixture = mixture_of(value)
+        if mixture.columns or mixture.order_by is not None:
+            raise MixtureError("token shards have no values of records; omit column and order_by")
+        return mixture
 
-    def _state_path(self, given: str | Path | None) -> Path:
-        return states.state_path(self.path) if given is None else Path(given)
+    def _state_path(self, path: str | Path | None) -> Path:
+        return states.state_path(self.path) if path is None else Path(path)
 
     def verify(self, *, progress: Progress | bool | None = None) -> VerifyReport:
-        """Compare every file with the manifest, and look for others.
+        """Compare every file with the manifest, and search for unlisted shards.
 
         Returns:
-            Also the problems: a file that is damaged or missing, a shard that no manifest lists, a
-            manifest of another run.
+            The counts, and the problems: damaged or missing files, unlisted shards, or a manifest
+            of another run.
         """
         from duckplets.tokens.verify import verify
 
@@ -376,14 +383,14 @@ def token_sampler(
 ) -> TokenSampler:
     """Open a run over the texts of records as rows of tokens.
 
-    They are written as token shards beside the corpus first, in a folder that is named after
-    the version, the split and the tokenizer, and kept for the next time. The run is one over
-    that folder: it is saved beside it, and goes on with ``duckplets.resume(FOLDER)``.
+    The call first writes token shards next to the corpus, unless they exist. The name of their
+    folder contains the version, the split and the tokenizer. The run is saved next to that folder
+    and continues with ``duckplets.resume(FOLDER)``.
 
     Args:
         tokenizer: A Hugging Face tokenizers file, or the folder of ``train_tokenizer``.
-        split: Texts of this split.
-        arguments: Of ``TokenShards.sampler``.
+        split: The split to draw from.
+        arguments: Other arguments of ``TokenShards.sampler``.
 
     Raises:
         ChunkingError: The tokenizer cannot be used.
@@ -398,7 +405,7 @@ def token_sampler(
     version = corpus.version
     name = f"{corpus.path.stem}.shards-v{version}-{split}-{digest}"
     folder = corpus.path.with_name(name)
-    waiting = f"waiting for another process, which makes {folder}"
+    waiting = f"waiting for another process, which writes {folder}"
     with (
         alone(folder.with_name(f".{name}.lock"), lambda: log.warning(waiting)),
         working(INLINE, None, "records") as work,
@@ -409,7 +416,7 @@ def token_sampler(
 
 
 def _cut(streams: Sequence[TokenStream]) -> list[str]:
-    """Return which sources have texts longer than a row."""
+    """Return a note for each source with texts longer than a row."""
     found = Counter[str]()
     for stream in streams:
         if isinstance(stream.rows, SingleRows) and stream.rows.cut:
@@ -419,3 +426,87 @@ def _cut(streams: Sequence[TokenStream]) -> list[str]:
         f"tokens"
         for name, cut in found.items()
     ]
+
+
+# -- batches of one length class ------------------------------------------------------------------
+
+
+class BucketSchedule(Schedule):
+    """Deals the batches of a run to buckets; ``rows`` counts them by source and bucket."""
+
+    def __init__(
+        self,
+        mixture: Mixture,
+        rows: Mapping[str, Sequence[int]],
+        *,
+        seed: int,
+        batch: int,
+        events: Events | None = None,
+    ) -> None:
+        if mixture.anneal and mixture.anneal.end_step is not None:
+            raise MixtureError(
+                f"anneal: end_step={mixture.anneal.end_step} changes shares at each step, and "
+                f"batches of one length class cannot follow; omit end_step, give phases, or omit "
+                f"by_bucket"
+            )
+        if mixture.max_epochs or mixture.stop:
+            raise MixtureError("max_epochs and stop do not work with by_bucket: omit by_bucket")
+        self._rows = [rows[name] for name in sorted(rows)]
+        super().__init__(mixture, [*rows], seed=seed, batch=batch, events=events)
+
+    def _dealer(self, shares: tuple[int, ...], purpose: int, step: int) -> Buckets:
+        return Buckets(shares, self._rows, key(self._seed, "buckets", step), self.batch)
+
+
+class Buckets:
+    """Deals whole batches to buckets, and draws of a bucket to sources, by constant shares."""
+
+    # The weight of bucket b is the sum over sources of share times the part of the source's items
+    # in b. Within b the weight of a source is its term of that sum. So each source gets its share.
+    # A leaf is the number of the bucket times the number of sources, plus the number of the source.
+
+    def __init__(
+        self, shares: Sequence[int], items: Sequence[Sequence[int]], purpose: int, batch: int
+    ) -> None:
+        self._shares, self._batch = shares, batch
+        scales = [Fraction(s, max(1, sum(n))) for s, n in zip(shares, items, strict=True)]
+        parts = [
+            [scale * count for scale, count in zip(scales, counts, strict=True)]
+            for counts in zip(*items, strict=True)
+        ]
+        weights = exact_weights([sum(terms, Fraction(0)) for terms in parts])
+        self._steps = Apportionment(weights, purpose)
+        self._within = [  # a bucket without shares gets no batch
+            Apportionment(exact_weights(terms), key(purpose, bucket)) if any(terms) else None
+            for bucket, terms in enumerate(parts)
+        ]
+
+    def deal(self, positions: Integers) -> Iterator[Share]:
+        """Yield the share of each leaf; positions ascend, with or without gaps."""
+        if len(positions) == 0:
+            return
+        steps, within = np.divmod(positions, self._batch)
+        first = np.diff(steps, prepend=-1) > 0
+        number = np.cumsum(first) - 1
+        for share in self._steps.deal(steps[first]):
+            begins = np.full(number[-1] + 1, -1)
+            begins[share.offsets] = share.indexes * self._batch
+            at = np.flatnonzero(begins[number] >= 0)
+            dealt: Any = self._within[share.leaf]
+            for part in dealt.deal(begins[number[at]] + within[at]):
+                leaf = share.leaf * len(self._shares) + part.leaf
+                yield Share(leaf, at[part.offsets], part.indexes)
+
+    def counts(self, positions: int) -> list[int]:
+        """Return how many of the first ``positions`` positions go to each leaf."""
+        steps, rest = divmod(positions, self._batch)
+        before, after = (self._steps.counts(n) for n in (steps, steps + (rest > 0)))
+        found: list[int] = []
+        for dealt, batches, upto in zip(self._within, before, after, strict=True):
+            draws = batches * self._batch + (upto - batches) * rest
+            found += [0] * len(self._shares) if dealt is None else dealt.counts(draws)
+        return found
+
+    def parts(self) -> list[float]:
+        """Return the share of every source; together 1."""
+        return [share / sum(self._shares) for share in self._shares]

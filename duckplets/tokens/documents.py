@@ -1,4 +1,4 @@
-"""Read and write the JSON files of a folder: with a kind and a digest, complete or absent."""
+"""Read and write the JSON files of a folder, with a kind and a digest, complete or absent."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _COUNT = range(1 << 63)
 
 
 def fingerprint_of(values: Any) -> str:
-    """Return the SHA-256 of values as JSON, the same for equal values."""
+    """Return the SHA-256 of values as JSON; equal values have the same."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_document(path: Path, kind: str, values: Mapping[str, Any]) -> None:
-    """Write a JSON file with its kind and a digest of the rest."""
+    """Write a JSON file with its kind and a digest of its content."""
     content = {"format": FORMAT, "kind": kind, **values}
     text = json.dumps(content | {"digest": fingerprint_of(content)}, indent=1)
     with written_aside(path) as file:
@@ -51,15 +51,15 @@ def read_document(path: Path, kind: str) -> dict[str, Any] | None:
     if misfit(content, {"format": _COUNT, "digest": str}):
         raise damaged(path, "it has no format or digest")
     if content["format"] > FORMAT:
-        raise ShardError(f"{path}: a later version of duckplets has made it")
+        raise ShardError(f"{path}: a later version of duckplets wrote it; install that version")
     digest = content.pop("digest")
     if digest != fingerprint_of(content):
         raise damaged(path, "its digest is another")
     return content
 
 
-def damaged(path: Path, what: str) -> DamagedFileError:
+def damaged(path: Path, problem: str) -> DamagedFileError:
     """Return the error for a damaged file of a folder."""
     return DamagedFileError(
-        f"{path} is damaged: {what}. Make the folder anew, or put a copy in its place."
+        f"{path} is damaged: {problem}. Create the folder again, or replace the file by a copy."
     )

@@ -1,6 +1,6 @@
 """Encode blocks of texts with a tokenizer into arrays."""
 
-# The tokenizer uses all cores only while it encodes. So reading and extracting ids overlap with it.
+# The tokenizer uses all cores only while it encodes, so reading and extracting ids overlap with it.
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class TokenEncoder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path) / TOKENIZER if Path(path).is_dir() else Path(path)
-        open_tokenizer(str(self.path))  # its message says what is wrong with the file
+        open_tokenizer(str(self.path))  # raises an error for a wrong file
         self.content = self.path.read_bytes()
-        noted = (made_by(self.path.parent) or {}).get("files", {})
+        digests = (training_note(self.path.parent) or {}).get("files", {})
         digest = hashlib.sha256(self.content).hexdigest()
-        if noted.get(self.path.name, digest) != digest:
+        if digests.get(self.path.name, digest) != digest:
             raise DamagedFileError(
-                f"{self.path} is not as it was written when it was trained; train it again, or "
-                f"copy it elsewhere to use it as it is"
+                f"{self.path} is not as it was written by the training; train again, or copy the "
+                f"file to another folder to use it unchanged"
             )
         self.tokenizer = _tokenizer(self.content)
 
@@ -75,16 +75,16 @@ class TokenEncoder:
         return None, None
 
 
-def made_by(folder: Path) -> dict[str, Any] | None:
+def training_note(folder: Path) -> dict[str, Any] | None:
     """Return the note of ``train_tokenizer`` in a folder, or None."""
     try:
         return read_document(folder / STATE, KIND)
-    except ShardError:  # another note
+    except ShardError:  # a document of another kind
         return None
 
 
 def fingerprint(tokenizer: Tokenizer) -> str:
-    """Return the SHA-256 of a tokenizer's saved model: for BPE, vocabulary and merges."""
+    """Return the SHA-256 of the saved model of a tokenizer: for BPE, vocabulary and merges."""
     digest = hashlib.sha256()
     with tempfile.TemporaryDirectory(prefix="duckplets-") as folder:
         try:
@@ -102,12 +102,12 @@ def fingerprint(tokenizer: Tokenizer) -> str:
 class Encoded(NamedTuple):
     """The tokens of some texts."""
 
-    texts: list[str]  # what the tokens stand for, where a text was cut
+    texts: list[str]  # cut where the tokens were cut
     tokens: Integers32  # of all texts, concatenated
     counts: Integers  # tokens of each text
     sums: Integers  # of the ids of each text
     cut: int  # number of texts cut
-    spans: Integers32 | None  # first and end character of every token, if asked for
+    spans: Integers32 | None  # first and end character of every token, with ``offsets``
 
 
 class EncodeJob(NamedTuple):
@@ -127,7 +127,7 @@ def encoded(
     offsets: bool = False,
     engine: Engine = INLINE,
 ) -> Generator[tuple[TextBlock, Encoded]]:
-    """Yield blocks of texts, which a thread reads, with their tokens."""
+    """Yield blocks of texts with their tokens; a thread reads ahead."""
     from tokenizers import __version__
 
     job = EncodeJob(encoder.content, most, offsets, __version__)
@@ -149,8 +149,8 @@ def encode_part(job: EncodeJob, texts: list[str]) -> Encoded:
 
     if __version__ != job.version:
         raise EngineError(
-            f"a worker has tokenizers {__version__} (wanted: {job.version}); tokens could be "
-            f"others there: install the same version on all workers"
+            f"a worker has tokenizers {__version__}, and this process {job.version}; their tokens "
+            f"may differ: install the same version on all workers"
         )
     tokenizer = _tokenizer(job.content)
     encodings = tokenizer.encode_batch(texts, add_special_tokens=False)
@@ -160,9 +160,9 @@ def encode_part(job: EncodeJob, texts: list[str]) -> Encoded:
     if job.most is not None and (counts > job.most).any():
         texts = list(texts)
         for place in np.flatnonzero(counts > job.most).tolist():
-            kept, texts[place] = _cut(tokenizer, texts[place], encodings[place], job.most)
-            ids[place] = ids[place][:kept]
-            counts[place] = kept
+            count, texts[place] = _cut(tokenizer, texts[place], encodings[place], job.most)
+            ids[place] = ids[place][:count]
+            counts[place] = count
             cut += 1
     total = int(counts.sum())
     tokens = np.fromiter(itertools.chain.from_iterable(ids), np.int32, total)
@@ -170,8 +170,8 @@ def encode_part(job: EncodeJob, texts: list[str]) -> Encoded:
     sums = np.diff(ends[np.concatenate([[0], np.cumsum(counts)])])
     spans = None
     if job.offsets:
-        each = zip(encodings, counts.tolist(), strict=True)
-        pairs = itertools.chain.from_iterable(e.offsets[:count] for e, count in each)
+        counted = zip(encodings, counts.tolist(), strict=True)
+        pairs = itertools.chain.from_iterable(e.offsets[:count] for e, count in counted)
         numbers = itertools.chain.from_iterable(pairs)
         spans = np.fromiter(numbers, np.int32, 2 * total).reshape(-1, 2)
     return Encoded(texts, tokens, counts, sums, cut, spans)
@@ -182,19 +182,19 @@ def _tokenizer(content: bytes) -> Tokenizer:
     """Return a tokenizer that adds nothing and treats names of special tokens as text."""
     from tokenizers import Tokenizer
 
-    made: Tokenizer = Tokenizer.from_buffer(content)
-    made.no_truncation()
-    made.no_padding()
-    made.encode_special_tokens = True
-    return made
+    tokenizer: Tokenizer = Tokenizer.from_buffer(content)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = True
+    return tokenizer
 
 
 def _cut(tokenizer: Tokenizer, text: str, encoding: Any, most: int) -> tuple[int, str]:
-    """Return how many tokens of a text are kept, and the text they stand for."""
-    # A character may be several tokens, so trailing tokens are dropped until the rest decodes to a
+    """Return the largest number of tokens up to ``most`` that end a character, and their text."""
+    # A character may be several tokens, so trailing tokens are dropped until the others decode to a
     # prefix of the text. A tokenizer that changes texts has none: the last offset ends the text.
-    for kept in range(most, max(most - 4, 0), -1):
-        said = tokenizer.decode(encoding.ids[:kept], skip_special_tokens=False)
-        if said and text.startswith(said):
-            return kept, said
+    for count in range(most, max(most - 4, 0), -1):
+        decoded = tokenizer.decode(encoding.ids[:count], skip_special_tokens=False)
+        if decoded and text.startswith(decoded):
+            return count, decoded
     return most, text[: encoding.offsets[most - 1][1]]

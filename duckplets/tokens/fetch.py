@@ -27,7 +27,7 @@ _SHARDS = 16  # shards whose record ids are cached
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenBlock:
-    """Rows of consecutive batches, as a run wants a ``Block``."""
+    """Rows of consecutive batches, with the interface of a ``Block``."""
 
     start: int  # position of the first batch
     stop: int
@@ -39,24 +39,24 @@ class TokenBlock:
     @property
     def nbytes(self) -> int:
         """Bytes of all tokens."""
-        return sum(of.ids.nbytes for of in self.groups)
+        return sum(group.ids.nbytes for group in self.groups)
 
-    read_bytes = 0  # what was read ahead is gathered already
+    read_bytes = 0  # all rows are gathered already
     is_held = True
 
     def batch(
         self, low: int, high: int, *, position: int, step: int, sources: tuple[str, ...]
     ) -> TokenBatch:
         """Return rows ``low … high-1``, which have one width, as a batch."""
-        of = self.groups[int(self.group[low]) if low < high else 0]
+        rows = self.groups[int(self.group[low]) if low < high else 0]
         first = int(self.place[low]) if low < high else 0
         last = first + high - low
-        begin, end = np.searchsorted(of.owners, [first, last])
+        begin, end = np.searchsorted(rows.owners, [first, last])
         gathered = Gathered(
-            of.ids[first:last].copy(),
-            of.lengths[first:last].copy(),
-            of.owners[begin:end] - first,
-            of.columns[begin:end],
+            rows.ids[first:last].copy(),
+            rows.lengths[first:last].copy(),
+            rows.owners[begin:end] - first,
+            rows.columns[begin:end],
         )
         found = {name: values[low:high].copy() for name, values in self.found.items()}
         found["source"] = found["source"].tolist()
@@ -64,7 +64,7 @@ class TokenBlock:
 
 
 class TokenFetcher:
-    """Turn plans into blocks; rows from ``padded_from`` on only fill the last batch."""
+    """Turns plans into blocks; rows from ``padded_from`` on only fill the last batch."""
 
     slots = ("input_ids",)
 
@@ -85,7 +85,7 @@ class TokenFetcher:
         self.reads = file.reads
 
     def close(self) -> None:
-        """Do nothing: maps end with the last array."""
+        """Do nothing: the garbage collector closes maps with the last array."""
 
     drop = close
 
@@ -97,19 +97,18 @@ class TokenFetcher:
         except (IndexError, ValueError, ArithmeticError, MemoryError) as error:
             if isinstance(error, DuckpletsError):
                 raise
-            raise self._file.damage("its numbers lead nowhere") from error
+            raise self._file.damage("its offsets are outside the file") from error
 
     def count(self, plan: Plan, sources: Integers, size: int) -> Integers:
-        """Return the tokens of a plan's rows by source, in the first of three columns."""
+        """Return the tokens of the rows of a plan by source, in the first of three columns."""
         found = np.zeros((size, 3), np.int64)
         for number, at in self._by_stream(plan):
-            found[sources[number], 0] += (
-                self._streams[number].rows.lengths(plan.chunks[0][at]).sum()
-            )
+            rows = self._streams[number].rows
+            found[sources[number], 0] += rows.lengths(plan.chunks[0][at]).sum()
         return found
 
     def mean_tokens(self, stream: TokenStream, per_draw: int, *, swaps: bool) -> float:
-        """Return the mean tokens of a row of a stream."""
+        """Return the mean number of tokens of a row of a stream."""
         return stream.rows.tokens / len(stream)
 
     def fetch(
@@ -138,25 +137,25 @@ class TokenFetcher:
 
     def _gathered(self, plan: Plan, at: Integers, width: int) -> Gathered:
         """Return rows of a plan, all of one width, in order."""
-        some, rows = plan.streams[at], plan.chunks[0][at]
-        numbers = np.unique(some).tolist()
+        streams, rows = plan.streams[at], plan.chunks[0][at]
+        numbers = np.unique(streams).tolist()
         if len(numbers) == 1:
             found: Gathered = self._streams[numbers[0]].rows.take(rows)
             return found
         ids, lengths = np.empty((len(at), width), np.int32), np.zeros(len(at), np.int64)
         owners, columns = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
         for number in numbers:
-            which = np.flatnonzero(some == number)
-            part = self._streams[number].rows.take(rows[which])
-            ids[which], lengths[which] = part.ids, part.lengths
-            owners.append(which[part.owners])
+            places = np.flatnonzero(streams == number)
+            part = self._streams[number].rows.take(rows[places])
+            ids[places], lengths[places] = part.ids, part.lengths
+            owners.append(places[part.owners])
             columns.append(part.columns)
         owner, column = np.concatenate(owners), np.concatenate(columns)
         order = np.argsort(owner, kind="stable")
         return Gathered(ids, lengths, owner[order], column[order])
 
     def identities(self, plan: Plan, batch: int) -> pa.Table:
-        """Return position, source, row and record ids of a plan's rows."""
+        """Return position, source, row and record ids of the rows of a plan."""
         rows, epochs = plan.chunks
         first, last = np.zeros(len(plan), np.int64), np.zeros(len(plan), np.int64)
         for number, at in self._by_stream(plan):
@@ -180,7 +179,7 @@ class TokenFetcher:
 
 
 class RecordIds:
-    """Ids of the records that texts come from, read from the shards on demand."""
+    """The record ids of texts, read from the shards on demand."""
 
     def __init__(self, folder: Path, manifest: ShardManifest) -> None:
         self._folder, self._shards = folder, manifest.shards

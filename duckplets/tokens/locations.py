@@ -1,6 +1,6 @@
-"""Folders of token shards, local or in an object store."""
+"""Read and write folders of token shards, local or in an object store."""
 
-# An export for a store lies beside the corpus until all shards are there; the manifest goes last.
+# An export for a store is written next to the corpus first, and then uploaded, the manifest last.
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ SPOOL = ".spool"  # encoded texts of an export, until their shards are written
 
 
 class ShardFolder:
-    """A local folder of shards; ``name`` is what messages call it."""
+    """A local folder of shards; ``name`` is its name in messages."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.name: Path | str = folder
 
     def begin(self, fingerprint: str) -> None:
-        """Make the JSON files of an earlier call readable in the folder."""
+        """Put the JSON files of an earlier call into the folder."""
 
     def clear(self) -> None:
-        """Remove what an export has written: the manifest first, the state last."""
+        """Remove all files of an export, the manifest first and the state last."""
         for name in (MANIFEST, MIXTURES, TOKENIZER, SPOOL, *SPLITS, STATE):
             remove(self.folder / name)
 
     def send(self, manifest: ShardManifest) -> None:
-        """Put the shards where they belong."""
+        """Put the shards into their final place."""
 
     def finish(self) -> None:
-        """Put the JSON files beside the shards."""
+        """Put the JSON files next to the shards."""
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes of all files that are not hidden, by path."""
         found = {}
         for parent, folders, files in os.walk(self.folder):
-            folders[:] = sorted(each for each in folders if not each.startswith("."))
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
             for name in files:
                 path = Path(parent) / name
                 if not name.startswith(".") and path.is_file():
@@ -70,78 +70,78 @@ class ShardFolder:
         return found
 
     def written(self) -> dict[str, int]:
-        """Return the sizes of all files of an export, also those still to be sent."""
+        """Return the sizes of all files of an export, also of files not yet uploaded."""
         return self.sizes()
 
     def has(self, path: str, sha256: str) -> bool:
-        """Return whether a file is as it was written."""
+        """Return whether a file exists and has a digest."""
         try:
             return digest_of(inside(self.folder, path, DamagedFileError)) == sha256
         except (OSError, DamagedFileError):  # missing, unreadable, or a link out of the folder
             return False
 
     def remove(self, path: str) -> None:
-        """Remove a file, or the link that stands for it."""
+        """Remove a file, or a link in its place."""
         folder, _, name = path.rpartition("/")
         remove(inside(self.folder, folder, ShardError) / name)
 
 
 class ShardStore(ShardFolder):
-    """Shards below a prefix of an object store; ``folder`` holds local copies of the JSON files."""
+    """Shards below a prefix of an object store; ``folder`` has local copies of the JSON files."""
 
     def __init__(self, address: str, folder: Path) -> None:
         super().__init__(folder)
         scheme, bucket, key = address_of(address, ShardError)
         if scheme != "s3":
-            raise ShardError(f"{address}: shards go to a folder or to s3://bucket/prefix")
+            raise ShardError(f"{address}: give a folder or s3://bucket/prefix for shards")
         self._prefix = f"{key.rstrip('/')}/" if key.strip("/") else ""
         self.name = f"s3://{bucket}/{self._prefix}".rstrip("/")
         self._store = Store(bucket, ShardError)
         listed = self._store.listed(self._prefix)
-        self.there = {each.path.removeprefix(self._prefix): each for each in listed}
+        self.objects = {item.path.removeprefix(self._prefix): item for item in listed}
 
-    def bring(self, *paths: str) -> None:
-        """Download those of the files that are there."""
+    def download(self, *paths: str) -> None:
+        """Download the files that the store has."""
         for path in paths:
-            if path in self.there:
+            if path in self.objects:
                 file = inside(self.folder, path, ShardError)
                 file.parent.mkdir(parents=True, exist_ok=True)
                 sweep(file)
                 aside = aside_of(file)
                 try:
-                    self._store.fetch(self.there[path], aside)
+                    self._store.fetch(self.objects[path], aside)
                     os.replace(aside, file)
                 finally:
                     remove(aside)
 
     def sizes(self) -> dict[str, int]:
         """Return the sizes of all objects by path."""
-        return {path: each.size for path, each in self.there.items()}
+        return {path: item.size for path, item in self.objects.items()}
 
     def has(self, path: str, sha256: str) -> bool:
-        """Return whether a file that waits here, or else an object, is as it was written."""
-        if path not in self.there or (self.folder / path).exists():
+        """Return whether the local file, or the object if there is none, has a digest."""
+        if path not in self.objects or (self.folder / path).exists():
             return super().has(path, sha256)
         digest = hashlib.sha256()
-        for block in self._store.read(self.there[path]):
+        for block in self._store.read(self.objects[path]):
             digest.update(block)
         return digest.hexdigest() == sha256
 
     def remove(self, path: str) -> None:
-        """Delete an object, and what waits here in its place."""
+        """Delete an object, and its local file."""
         super().remove(path)
-        if self.there.pop(path, None) is not None:
+        if self.objects.pop(path, None) is not None:
             self._store.remove([self._prefix + path])
 
     def begin(self, fingerprint: str) -> None:
-        """Bring the JSON files; what waits here to be sent is removed if it is of another run."""
+        """Download the JSON files; remove local files of another run."""
         try:
             is_ours = (read_state(self.folder) or {}).get("fingerprint") == fingerprint
         except (ShardError, DamagedFileError):
             is_ours = False
         if not is_ours:
             super().clear()
-        self.bring(*DOCUMENTS)
+        self.download(*DOCUMENTS)
 
     def written(self) -> dict[str, int]:
         """Return the sizes of all files and objects of an export."""
@@ -149,14 +149,14 @@ class ShardStore(ShardFolder):
 
     def send(self, manifest: ShardManifest) -> None:
         """Upload the shards that the store does not have, after the state that lists them."""
-        files = [path for each in manifest.shards for path in (each.path, each.tsv)]
-        here, there = super().sizes(), self.sizes()
-        missing = [path for path in files if path in here and here[path] != there.get(path)]
-        if missing or MANIFEST not in self.there:
+        files = [path for shard in manifest.shards for path in (shard.path, shard.tsv)]
+        local, stored = super().sizes(), self.sizes()
+        missing = [path for path in files if path in local and local[path] != stored.get(path)]
+        if missing or MANIFEST not in self.objects:
             self._put(STATE, *missing)
 
     def finish(self) -> None:
-        """Upload the JSON files, the manifest last, and remove the copy."""
+        """Upload the JSON files, the manifest last, and remove the local folder."""
         self._put(*DOCUMENTS)
         remove(self.folder)
 
@@ -165,15 +165,15 @@ class ShardStore(ShardFolder):
             self._store.put(self.folder / path, self._prefix + path)
 
     def clear(self) -> None:
-        """Delete what an export has written, the manifest first."""
-        ours = sorted(filter(is_of_export, self.there), key=lambda path: path != MANIFEST)
+        """Delete all files of an export, the manifest first."""
+        ours = sorted(filter(is_of_export, self.objects), key=lambda path: path != MANIFEST)
         self._store.remove(self._prefix + path for path in ours)
-        self.there = {}
+        self.objects = {}
         super().clear()
 
 
 def target_of(out: str | Path, corpus: Path) -> ShardFolder:
-    """Return where an export goes: a folder, or a store by a folder beside the corpus."""
+    """Return the target of an export: a folder, or a store with a folder next to the corpus."""
     if not is_address(out):
         return ShardFolder(Path(out))
     digest = hashlib.sha256(str(out).rstrip("/").encode()).hexdigest()[:12]
@@ -188,7 +188,7 @@ def opened(out: str | Path) -> Iterator[ShardFolder]:
         return
     with TemporaryDirectory(prefix="duckplets-") as folder:
         store = ShardStore(str(out), Path(folder))
-        store.bring(*DOCUMENTS)
+        store.download(*DOCUMENTS)
         try:
             yield store
         except (ShardError, DamagedFileError) as error:
@@ -199,48 +199,50 @@ def status(folder: str | Path) -> dict[str, Any]:
     """Return the progress of an export: stage, counters, completed shards.
 
     Raises:
-        ShardError: There is no export.
-        DamagedFileError: Its state file is damaged.
+        ShardError: The folder has no export.
+        DamagedFileError: The state file is damaged.
     """
     with opened(folder) as place:
         state = read_state(place.folder)
     if state is None:
-        raise ShardError(f"{folder} has no {STATE}: no export of shards was begun there")
-    shards = [each.shard_id for each in state["completed_shards"]]
+        raise ShardError(f"{folder} has no {STATE}: give the folder of an export of shards")
+    shards = [shard.shard_id for shard in state["completed_shards"]]
     found = {key: state[key] for key in ("stage", "counters", "last_updated", "fingerprint")}
-    buckets = sorted({each.rpartition("/")[0] for each in shards})
+    buckets = sorted({name.rpartition("/")[0] for name in shards})
     return found | {"completed_buckets": buckets, "completed_shards": shards}
 
 
 def mirror(address: str, cache: str | Path | None) -> Path:
-    """Return a local folder with the shards of one in a store, downloading what is missing."""
+    """Return a local folder with the shards of a store; download missing files."""
     if cache is None:
-        raise ShardError(f"{address}: shards in a store are read from this machine: give cache=")
+        raise ShardError(f"{address}: shards in a store need a local folder: give cache=")
     with opened(address) as place:
         manifest, where = ShardManifest.read(place.folder), str(place.name)
     digest = hashlib.sha256(where.encode()).hexdigest()[:12]
     folder = inside(Path(cache), f"{digest}/{quoted(where.rpartition('/')[2])}", ShardError)
-    waiting = f"waiting for another process, which brings {where}"
+    waiting = f"waiting for another process, which downloads {where}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with alone(folder.with_name(".lock"), lambda: log.warning(waiting)):
             if _fingerprint_in(folder) != manifest.fingerprint:
                 remove(folder)
             store = ShardStore(address, folder)
-            there = ShardFolder(folder).sizes()
-            wanted = [each for each in manifest.shards if there.get(each.path) != each.bytes]
-            for path in (each.path for each in wanted):
-                if path not in store.there:
-                    raise DamagedFileError(f"{where}/{path} is missing, and the manifest lists it")
-            store.bring(*DOCUMENTS, *(each.path for each in wanted))
+            sizes = ShardFolder(folder).sizes()
+            missing = [s.path for s in manifest.shards if sizes.get(s.path) != s.bytes]
+            for path in missing:
+                if path not in store.objects:
+                    raise DamagedFileError(
+                        f"{where}/{path} is missing, and the manifest lists it: export again"
+                    )
+            store.download(*DOCUMENTS, *missing)
     except OSError as error:
         why = error.strerror or str(error)
-        raise ShardError(f"cache={str(cache)!r}: {where} cannot be brought there: {why}") from error
+        raise ShardError(f"cache={str(cache)!r}: {where} cannot be stored there: {why}") from error
     return folder
 
 
 def _fingerprint_in(folder: Path) -> str:
-    """Return the run of the shards in a mirror, or nothing."""
+    """Return the fingerprint of the shards in a folder, or "" for none."""
     try:
         return ShardManifest.read(folder).fingerprint
     except (ShardError, DamagedFileError):

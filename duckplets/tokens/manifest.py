@@ -1,8 +1,8 @@
-"""The folder of token shards: which files there are, and what the manifest says of each."""
+"""Define the files of a folder of token shards, and read and write its manifest."""
 
-# OUT/SPLIT/SOURCE/bBUCKET/shard_bBUCKET_sINDEX.parquet, each with a .tsv beside it. A path follows
-# from the shard's entry and is compared with it, so no manifest leads out of the folder. Nothing
-# depends on time or place: equal exports have equal manifests.
+# The shards are OUT/SPLIT/SOURCE/bBUCKET/shard_bBUCKET_sINDEX.parquet, each with a .tsv file. A
+# path follows from the entry of the shard and is compared with it, so no path of a manifest is
+# outside the folder. Nothing depends on time or place: equal exports have equal manifests.
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _STATE = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardName:
-    """Which shard it is: its id and its paths within the folder, with ``/``, follow."""
+    """The parts of the name of a shard; its id and its paths within the folder follow from them."""
 
     split: str
     source: str
@@ -60,23 +60,23 @@ class ShardName:
 
     @property
     def shard_id(self) -> str:
-        """Its id."""
+        """The id of the shard."""
         return f"{self.split}/{self.source}/b{self.bucket}/s{self.index}"
 
     @property
     def path(self) -> str:
-        """Path of its Parquet file."""
+        """Path of the Parquet file."""
         return f"{self._stem}.parquet"
 
     @property
     def tsv(self) -> str:
-        """Path of its summary: a line a row, of index, length, token_sum and sha256 of the text."""
+        """Path of the summary: for each row index, length, token_sum and sha256 of the text."""
         return f"{self._stem}.tsv"
 
     @property
     def _stem(self) -> str:
-        of = f"b{self.bucket}"
-        return f"{self.split}/{quoted(self.source)}/{of}/shard_{of}_s{self.index}"
+        bucket = f"b{self.bucket}"
+        return f"{self.split}/{quoted(self.source)}/{bucket}/shard_{bucket}_s{self.index}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,11 +92,11 @@ class ShardEntry(ShardName):
 
     @property
     def files(self) -> tuple[tuple[str, str], ...]:
-        """Its files: path and SHA-256."""
+        """Path and SHA-256 of both files."""
         return (self.path, self.sha256), (self.tsv, self.tsv_sha256)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a manifest lists it, with its paths."""
+        """Return the entry of a manifest, with the paths."""
         facts = asdict(self)
         tsv = {"path": self.tsv, "sha256": facts.pop("tsv_sha256")}
         return {"shard_id": self.shard_id, "path": self.path, **facts, "tsv": tsv}
@@ -104,15 +104,15 @@ class ShardEntry(ShardName):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenizerEntry:
-    """The tokenizer that the tokens are of."""
+    """The tokenizer of the shards."""
 
     path: str  # within the folder
     sha256: str  # of that file
     fingerprint: str  # SHA-256 of its vocabulary and merges as it saves them
     vocab_size: Count  # with added tokens; ids are less
-    eos: str | None  # the token that ends a text, where it has one by a usual name
+    eos: str | None  # the token that ends a text, if it has a usual name
     eos_id: Count | None
-    pad: str | None  # the token that fills up rows
+    pad: str | None  # the token that pads rows, if it has a usual name
     pad_id: Count | None
 
     def id_of(self, name: str, folder: Path) -> int:
@@ -132,29 +132,30 @@ class TokenizerEntry:
         if found is None and isinstance(vocabulary, dict):
             found = vocabulary.get(name)
         if not isinstance(found, int) or not 0 <= found < self.vocab_size:
-            likely = f"its end of text is {self.eos!r}" if self.eos else "give eos=None"
-            raise SamplerError(f"eos={name!r}: the tokenizer of {folder} has none; {likely}")
+            advice = f"its end of text is {self.eos!r}" if self.eos else "give eos=None"
+            raise SamplerError(f"eos={name!r}: the tokenizer of {folder} has none; {advice}")
         return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardManifest:
-    """What a folder of token shards has in it, and what it was made from.
+    """The content and the origin of a folder of token shards.
 
     Attributes:
-        shards: All of them: by split as in ``splits``, source as in the corpus, bucket and index.
-        tokenizer: What made the tokens.
-        corpus: ``name``, ``version``, and digests of what was in it.
-        splits: That were asked for.
-        buckets: Boundaries: bucket i has lengths above the one before and up to the i-th, the
-            last bucket what is longer.
-        longer: What became of texts longer than the last boundary: a bucket of their ``own``,
+        shards: All shards, in order of split as in ``splits``, source as in the corpus, bucket and
+            index.
+        tokenizer: The tokenizer.
+        corpus: ``name``, ``version``, and digests of the content.
+        splits: Names of the splits.
+        buckets: Boundaries in tokens: bucket i has lengths above boundary i-1 and up to boundary i.
+            The last bucket has all longer texts.
+        longer: How texts longer than the last boundary were handled: in a bucket of their ``own``,
             ``cut`` there, or ``drop``.
-        settings: All others that decide the bytes.
-        seed: Of the order of rows.
-        libraries: Versions of what made the bytes.
+        settings: All other settings that determine the bytes.
+        seed: Seed of the order of rows.
+        libraries: Versions of the libraries that determine the bytes.
         counts: ``records``, ``tokens``, ``left_out`` by reason, and texts that were ``cut``.
-        fingerprint: SHA-256 of everything that decides the bytes.
+        fingerprint: SHA-256 of everything that determines the bytes.
     """
 
     shards: Sequence[ShardEntry]
@@ -174,15 +175,15 @@ class ShardManifest:
         """Return the manifest of a folder.
 
         Raises:
-            ShardError: There is none, or one of another kind or of a later version.
-            DamagedFileError: It is not as it was written.
+            ShardError: It is missing, of another kind or of a later version.
+            DamagedFileError: It is damaged.
         """
         path = folder / MANIFEST
         content = read_document(path, KIND)
         if content is None:
             raise ShardError(
-                f"{folder} has no {MANIFEST}: it is no folder of token shards, or its export is "
-                f"not complete; make one with: duckplets shard CORPUS {folder}"
+                f"{folder} has no {MANIFEST}: its export is missing or incomplete; run: "
+                f"duckplets shard CORPUS {folder}"
             )
         tokenizer = kinds_of(TokenizerEntry)
         kinds = kinds_of(ShardManifest) | {
@@ -196,23 +197,23 @@ class ShardManifest:
         content["shards"] = _shards_of(content["shards"], path)
         content["tokenizer"] = TokenizerEntry(**{n: content["tokenizer"][n] for n in tokenizer})
         if content["tokenizer"].path != TOKENIZER:
-            raise damaged(path, f"its tokenizer lies at {shown(content['tokenizer'].path)}")
+            raise damaged(path, f"its tokenizer is at {shown(content['tokenizer'].path)}")
         return cls(**content)
 
     def write(self, folder: Path) -> None:
         """Replace the manifest of a folder."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values["shards"] = [each.to_dict() for each in self.shards]
+        values["shards"] = [shard.to_dict() for shard in self.shards]
         write_document(folder / MANIFEST, KIND, values | {"tokenizer": asdict(self.tokenizer)})
 
 
 def is_of_export(path: str) -> bool:
-    """Return whether a path is one that an export writes to."""
+    """Return whether an export may write to a path."""
     return path in DOCUMENTS or path.partition("/")[0] in get_args(Split)
 
 
 def is_of_shard(path: str) -> bool:
-    """Return whether a path is one that a shard has in an export."""
+    """Return whether a path is the path of a shard."""
     return _SHARD.fullmatch(path) is not None
 
 
@@ -234,19 +235,18 @@ def read_state(folder: Path) -> dict[str, Any] | None:
 
 
 def _shards_of(listed: Any, path: Path) -> list[ShardEntry]:
-    """Return the shards a file lists, each once and at the place where it must lie."""
+    """Return the shards that a file lists; refuse repeated ones and wrong paths."""
     names = {"shard_id": str, "path": str, "split": Split, "tsv": {"path": str, "sha256": str}}
     kinds = kinds_of(ShardEntry) | names
     del kinds["tsv_sha256"]
     if wrong := misfit(listed, [kinds]):
         raise damaged(path, wrong)
     found: dict[str, ShardEntry] = {}
-    for each in listed:
-        facts = {name: each[name] for name in kinds if name not in ("shard_id", "path", "tsv")}
-        shard = ShardEntry(**facts, tsv_sha256=each["tsv"]["sha256"])
-        where = each["shard_id"], each["path"], each["tsv"]["path"]
-        if where != (shard.shard_id, shard.path, shard.tsv) or shard.shard_id in found:
-            why = f"shard {shown(each['shard_id'])} lies elsewhere than such a shard does"
-            raise damaged(path, why)
+    for item in listed:
+        facts = {name: item[name] for name in kinds if name not in ("shard_id", "path", "tsv")}
+        shard = ShardEntry(**facts, tsv_sha256=item["tsv"]["sha256"])
+        paths = item["shard_id"], item["path"], item["tsv"]["path"]
+        if paths != (shard.shard_id, shard.path, shard.tsv) or shard.shard_id in found:
+            raise damaged(path, f"shard {shown(item['shard_id'])} has a wrong path or is repeated")
         found[shard.shard_id] = shard
     return list(found.values())

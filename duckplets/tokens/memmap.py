@@ -1,7 +1,7 @@
 """Decode a folder of token shards once into files that every process memory-maps."""
 
-# The rows of a batch lie anywhere, while Parquet compresses some thousand rows at a time. So all
-# tokens lie end to end, and gathering is one copy. Each end of texts has a file of its own.
+# The rows of a batch are anywhere, while Parquet compresses some thousand rows at a time. So all
+# tokens are in one array, and gathering is one copy. Each end token has a separate file.
 
 from __future__ import annotations
 
@@ -55,36 +55,38 @@ class TokenFile:
     ) -> TokenFile:
         """Return the token file of a folder of shards, created if missing."""
         path, ends = _place(folder, manifest, end, cache), int(end is not None)
-        kept = ArtifactFolder(path, "a token file", _MANIFEST, _FORMAT)
-        found = cls._opened(kept, manifest, ends)
+        target = ArtifactFolder(path, "a token file", _MANIFEST, _FORMAT)
+        found = cls._opened(target, manifest, ends)
         if found is None:
-            with _writable(kept.path, manifest), kept.locked():
-                found = cls._opened(kept, manifest, ends)  # by the previous holder of the lock
+            with _writable(path, manifest), target.locked():
+                found = cls._opened(target, manifest, ends)  # another process may have written it
                 if found is None:
-                    _write(kept, folder, manifest, end)
-                    found = cls._opened(kept, manifest, ends)
+                    _write(target, folder, manifest, end)
+                    found = cls._opened(target, manifest, ends)
         if found is None:
-            raise damaged(kept.path / _MANIFEST, "it is another than was written just now")
+            raise damaged(path / _MANIFEST, "it is not the file that was just written")
         return found
 
     @classmethod
-    def _opened(cls, kept: ArtifactFolder, manifest: ShardManifest, ends: int) -> TokenFile | None:
-        """Map the files if they exist and belong to the folder as it is."""
-        stored = kept.read(_MANIFEST)
+    def _opened(
+        cls, target: ArtifactFolder, manifest: ShardManifest, ends: int
+    ) -> TokenFile | None:
+        """Map the files if they exist and belong to the current shards."""
+        stored = target.read(_MANIFEST)
         if stored is None:
             return None
         if wrong := misfit(stored, _SHAPE):
-            raise damaged(kept.path / _MANIFEST, wrong)
+            raise damaged(target.path / _MANIFEST, wrong)
         if stored["fingerprint"] != manifest.fingerprint:
             return None
         texts, count = _sizes(manifest)
         count += texts * ends
         entry = FileEntry(**stored["offsets"])
         offsets, tokens = (
-            ArrayFile(kept.path, FileEntry(**stored[n])) for n in ("offsets", "tokens")
+            ArrayFile(target.path, FileEntry(**stored[n])) for n in ("offsets", "tokens")
         )
         if FileEntry.of(offsets.path) != entry:
-            raise damaged(offsets.path, "where texts begin is not as it was written")
+            raise damaged(offsets.path, "the offsets of texts have changed")
         begin = stored["begin"]
         return cls(
             tokens.path,
@@ -99,22 +101,22 @@ class TokenFile:
         return len(self.tokens)
 
     def take(self, starts: Integers, lengths: Integers, width: int, fill: int) -> Integers32:
-        """Return so many tokens from each start as padded rows; int32[starts, width]."""
-        lead_out = (starts < 0) | (lengths < 0) | (lengths > width)
-        if (lead_out | (starts + lengths > len(self.tokens))).any():
-            raise self.damage("offsets of texts lead nowhere")
+        """Return ``lengths`` tokens from each start as padded rows, int32[starts, width]."""
+        is_wrong = (starts < 0) | (lengths < 0) | (lengths > width)
+        if (is_wrong | (starts + lengths > len(self.tokens))).any():
+            raise self.damage("offsets of texts are outside the file")
         if self.file is not None:
-            each = self.tokens.itemsize
-            self.reads.touch(self.file, self.begin + starts * each, lengths * each)
+            size = self.tokens.itemsize
+            self.reads.touch(self.file, self.begin + starts * size, lengths * size)
         full = lengths == width
-        if len(full) and full.all():  # nearly always true of packed rows: one copy
+        if len(full) and full.all():  # nearly always true for packed rows: one copy
             return np.lib.stride_tricks.sliding_window_view(self.tokens, width)[starts]
         ids = np.full((len(starts), width), fill, np.int32)
         if full.any():  # copied together: one by one takes twice as long
             windows = np.lib.stride_tricks.sliding_window_view(self.tokens, width)
             ids[full] = windows[starts[full]]
-        left = (values[~full].tolist() for values in (starts, lengths, np.arange(len(ids))))
-        for start, length, row in zip(*left, strict=True):
+        others = (values[~full].tolist() for values in (starts, lengths, np.arange(len(ids))))
+        for start, length, row in zip(*others, strict=True):
             ids[row, :length] = self.tokens[start : start + length]
         return ids
 
@@ -125,10 +127,10 @@ class TokenFile:
 
 def _place(folder: Path, manifest: ShardManifest, end: int | None, cache: Path | None) -> Path:
     folder = Path(os.path.realpath(folder))
-    other = "" if end == manifest.tokenizer.eos_id else f"-{'bare' if end is None else end}"
+    suffix = "" if end == manifest.tokenizer.eos_id else f"-{'bare' if end is None else end}"
     if cache is None:
-        return folder.with_name(f"{folder.name}.tokens{other}")
-    return cache / f"{folder.name}-{manifest.fingerprint[:12]}.tokens{other}"
+        return folder.with_name(f"{folder.name}.tokens{suffix}")
+    return cache / f"{folder.name}-{manifest.fingerprint[:12]}.tokens{suffix}"
 
 
 def _sizes(manifest: ShardManifest) -> tuple[int, int]:
@@ -145,30 +147,30 @@ def _need(manifest: ShardManifest) -> int:
 
 @contextmanager
 def _writable(path: Path, manifest: ShardManifest) -> Iterator[None]:
-    """Say what to do if the files cannot be written."""
+    """Translate errors of writing."""
     try:
         yield
     except OSError as error:
         if isinstance(error, DamagedFileError):
             raise
         raise ShardError(
-            f"the token file {shown(path)} cannot be written: {error.strerror or error}. It takes "
+            f"the token file {shown(path)} cannot be written: {error.strerror or error}. It needs "
             f"{_need(manifest) / 1e6:,.1f} MB; give cache= with a folder that has the room"
         ) from error
 
 
-def _write(kept: ArtifactFolder, folder: Path, manifest: ShardManifest, end: int | None) -> None:
-    """Write the files and the manifest, and remove those of other exports."""
-    free = shutil.disk_usage(kept.path).free
+def _write(target: ArtifactFolder, folder: Path, manifest: ShardManifest, end: int | None) -> None:
+    """Write the files and the manifest, and remove files of other exports."""
+    path, free = target.path, shutil.disk_usage(target.path).free
     if _need(manifest) > free:
         raise OSError(errno.ENOSPC, f"there are {free / 1e6:,.1f} MB left")
-    with ArrayWriter(kept.path, "offsets") as offsets, ArrayWriter(kept.path, "tokens") as tokens:
+    with ArrayWriter(path, "offsets") as offsets, ArrayWriter(path, "tokens") as tokens:
         begin = tokens.append(b"")
         _fill(offsets, tokens, folder, manifest, end)
         files = {"offsets": asdict(offsets.finish()), "tokens": asdict(tokens.finish())}
     content: dict[str, Any] = {"fingerprint": manifest.fingerprint, "begin": begin}
-    kept.write(_MANIFEST, content | files)
-    kept.sweep()
+    target.write(_MANIFEST, content | files)
+    target.sweep()
 
 
 def _fill(
@@ -197,7 +199,7 @@ def _fill(
 def _decoded(
     folder: Path, shard: ShardEntry, end: int | None
 ) -> Iterator[tuple[Integers32, Integers]]:
-    """Yield the tokens of a shard with an end after each text, and where each text stops."""
+    """Yield the tokens of a shard with an end token after each text, and the stop of each text."""
     import pyarrow.parquet as pq
 
     path = inside(folder, shard.path, DamagedFileError)
@@ -216,13 +218,13 @@ def _check(folder: Path, path: Path, shard: ShardEntry) -> None:
         if path.stat().st_size == shard.bytes and digest_of(path) == shard.sha256:
             return
     raise DamagedFileError(
-        f"{path} is not as the manifest says. The command that made the folder repairs it: "
+        f"{path} is not as the manifest says. The command that wrote the folder repairs it: "
         f"duckplets shard CORPUS {folder} …; in a cache= of a store delete the file instead"
     )
 
 
 def _ended(ids: Integers32, lengths: Integers, end: int) -> tuple[Integers32, Integers]:
-    """Return tokens with an end after each text, and where each text stops, end included."""
+    """Return tokens with an end token after each text, and the stop of each text after it."""
     stops = np.cumsum(lengths + 1)
     found = np.full(len(ids) + len(lengths), end, np.int32)
     is_token = np.ones(len(found), bool)
@@ -237,8 +239,10 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise DamagedFileError(f"{path} is not there, and the manifest lists it") from error
+        raise DamagedFileError(
+            f"{path} is missing, and the manifest lists it; export it again"
+        ) from error
     except (pa.ArrowException, OSError, KeyError) as error:
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
             raise
-        raise DamagedFileError(f"{path} cannot be read: {error}; export it anew") from error
+        raise DamagedFileError(f"{path} cannot be read: {error}; export it again") from error

@@ -1,6 +1,6 @@
-"""Write a mixture beside shards: phases, with the weight and shards of each source."""
+"""Write a mixture next to shards: phases, with the weight and shards of each source."""
 
-# Phases are written out for other readers; the stored mixture itself is read back.
+# The phases are for other programs. This package reads the stored mixture.
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _KIND = "duckplets mixtures"
 
 
 def write_mixtures(folder: Path, manifest: ShardManifest, mixture: Mixture | None = None) -> None:
-    """Write the mixture of a folder of shards; proportional means tokens in the first split."""
+    """Write the mixture of a folder; ``"proportional"`` counts tokens in the first split."""
     split = manifest.splits[0]
     sources: dict[str, dict[str, Any]] = {}
-    for each in manifest.shards:
-        if each.split == split:
-            of = sources.setdefault(each.source, {"shards": [], "records": 0, "tokens": 0})
-            of["shards"].append(each.shard_id)
-            of["records"] += each.records
-            of["tokens"] += each.tokens
+    for shard in manifest.shards:
+        if shard.split == split:
+            facts = sources.setdefault(shard.source, {"shards": [], "records": 0, "tokens": 0})
+            facts["shards"].append(shard.shard_id)
+            facts["records"] += shard.records
+            facts["tokens"] += shard.tokens
     mixture = mixture or Mixture()
     if isinstance(mixture.weights, str):
-        alike = mixture.weights == "equal"
-        weights = {name: 1.0 if alike else float(of["tokens"]) for name, of in sources.items()}
+        is_equal = mixture.weights == "equal"
+        weights = {n: 1.0 if is_equal else float(facts["tokens"]) for n, facts in sources.items()}
         mixture = replace(mixture, weights=weights)
     mixture.check(list(sources))
     values = {"split": split, "mixture": mixture.to_dict(), "phases": _phases(mixture, sources)}
@@ -37,7 +37,7 @@ def write_mixtures(folder: Path, manifest: ShardManifest, mixture: Mixture | Non
 
 
 def _phases(mixture: Mixture, sources: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return every phase in full: first step, weights by source, learning rate factor."""
+    """Return the first step, weights by source and learning rate factor of every phase."""
     names = list(sources)
     changes: list[Phase | Anneal] = [*mixture.phases]
     if mixture.anneal is not None:
@@ -72,5 +72,5 @@ def load_mixture(path: str | Path) -> Mixture:
     except ShardError as error:
         raise MixtureError(str(error)) from error
     if stored is None:
-        raise MixtureError(f"{file}: there is no such file")
+        raise MixtureError(f"{file}: there is no such file; give another path")
     return Mixture.from_dict(stored["mixture"])

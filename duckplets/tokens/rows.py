@@ -1,6 +1,6 @@
 """Cut the texts of a source into rows of tokens, gather any of them, and draw them in order."""
 
-# A row is a number: its tokens follow from the offsets of the texts, so rows need no storage.
+# A row is a number. Its tokens follow from the offsets of the texts, so rows need no storage.
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from duckplets.base.arrays import Integers, Integers32
+from duckplets.base.arrays import Integers, Integers32, ranges
 from duckplets.errors import DamagedFileError
 from duckplets.order.permute import key, ranks_at
 from duckplets.samples.stream import Draw
@@ -21,7 +21,7 @@ _AT_ONCE = 1 << 20  # texts whose lengths are read at a time
 
 @dataclass(frozen=True)
 class TextSpan:
-    """Adjacent texts of a token file, ``first … stop - 1``, with their ends."""
+    """Adjacent texts of a token file, ``first … stop - 1``, with their end tokens."""
 
     file: TokenFile
     first: int
@@ -36,8 +36,8 @@ class TextSpan:
         return self.file.offsets[self.first : self.stop + 1]
 
     @cached_property
-    def span(self) -> tuple[int, int]:
-        """Return first token and end of the texts in the file."""
+    def bounds(self) -> tuple[int, int]:
+        """First token of the texts in the file, and the end."""
         low, high = int(self.offsets[0]), int(self.offsets[-1])
         if not 0 <= low <= high <= len(self.file):
             raise self.damage()
@@ -45,7 +45,7 @@ class TextSpan:
 
     def damage(self) -> DamagedFileError:
         """Return the error for impossible offsets."""
-        return self.file.damage("offsets of texts lead nowhere")
+        return self.file.damage("offsets of texts are outside the file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +55,21 @@ class Gathered:
     ids: Integers32  # padded; shape (rows, width)
     lengths: Integers  # number of tokens without padding
     owners: Integers  # row of every text that begins within a row, after its first token; ascending
-    columns: Integers  # column where that text begins
+    columns: Integers  # column at which that text begins
 
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Rows of texts laid end to end, as they lie in the file."""
+    """Rows of texts laid end to end, as in the file."""
 
-    of: TextSpan
+    text_span: TextSpan
     width: int  # tokens of a row
     pad: int
 
     @cached_property
     def tokens(self) -> int:
         """Tokens of all rows, without padding."""
-        low, high = self.of.span
+        low, high = self.text_span.bounds
         return high - low
 
     def __len__(self) -> int:
@@ -81,46 +81,47 @@ class PackedRows:
 
     def take(self, rows: Integers) -> Gathered:
         """Return the tokens of some rows."""
-        begins, lengths = self.of.span[0] + rows * self.width, self.lengths(rows)
-        ids = self.of.file.take(begins, lengths, self.width, self.pad)
+        begins, lengths = self.text_span.bounds[0] + rows * self.width, self.lengths(rows)
+        ids = self.text_span.file.take(begins, lengths, self.width, self.pad)
         before, after = self._between(begins, lengths)
-        owners, texts = _spread(before + 1, after)
-        columns = self.of.offsets[texts] - begins[owners]
+        counts = np.maximum(after - before - 1, 0)
+        owners, texts = np.repeat(np.arange(len(rows)), counts), ranges(before + 1, counts)
+        columns = self.text_span.offsets[texts] - begins[owners]
         if ((columns < 0) | (columns >= self.width)).any():
-            raise self.of.damage()
+            raise self.text_span.damage()
         return Gathered(ids, lengths, owners, columns)
 
     def texts(self, rows: Integers) -> tuple[Integers, Integers]:
-        """Return the first text of each row in the token file, and the one after its last."""
-        begins = self.of.span[0] + rows * self.width
+        """Return the first text of each row in the token file, and the text after its last."""
+        begins = self.text_span.bounds[0] + rows * self.width
         first, last = self._between(begins, self.lengths(rows))
-        return first + self.of.first, last + self.of.first
+        return first + self.text_span.first, last + self.text_span.first
 
     def _between(self, begins: Integers, lengths: Integers) -> tuple[Integers, Integers]:
-        """Return the text in which each row begins, and the one after that in which it ends."""
-        offsets, most = self.of.offsets, len(self.of)
+        """Return the first text of each row in the span, and the text after its last."""
+        offsets = self.text_span.offsets
         before = np.searchsorted(offsets, begins, "right") - 1
         after = np.searchsorted(offsets, begins + lengths, "left")
-        return before, np.minimum(after, most)
+        return before, np.minimum(after, len(self.text_span))
 
 
 @dataclass(frozen=True)
 class SingleRows:
     """Rows of one text each, cut and padded to a width."""
 
-    of: TextSpan
+    text_span: TextSpan
     width: int
     pad: int
 
     @cached_property
     def _sums(self) -> tuple[int, int]:
-        """Number of texts cut, and of tokens left."""
-        offsets, cut, left = self.of.offsets, 0, 0
-        for low in range(0, len(self.of), _AT_ONCE):
-            lengths = np.diff(offsets[low : low + _AT_ONCE + 1]) - self.of.file.ends
+        """The numbers of cut texts, and of tokens in all rows."""
+        offsets, cut, tokens = self.text_span.offsets, 0, 0
+        for low in range(0, len(self), _AT_ONCE):
+            lengths = np.diff(offsets[low : low + _AT_ONCE + 1]) - self.text_span.file.ends
             cut += int((lengths > self.width).sum())
-            left += int(np.minimum(lengths, self.width).sum())
-        return cut, left
+            tokens += int(np.minimum(lengths, self.width).sum())
+        return cut, tokens
 
     @property
     def cut(self) -> int:
@@ -133,35 +134,27 @@ class SingleRows:
         return self._sums[1]
 
     def __len__(self) -> int:
-        return len(self.of)
+        return len(self.text_span)
 
     def lengths(self, rows: Integers) -> Integers:
         """Return the number of tokens of some rows."""
-        offsets = self.of.offsets
-        lengths: Integers = offsets[rows + 1] - offsets[rows] - self.of.file.ends
+        offsets = self.text_span.offsets
+        lengths: Integers = offsets[rows + 1] - offsets[rows] - self.text_span.file.ends
         return np.minimum(lengths, self.width)
 
     def take(self, rows: Integers) -> Gathered:
         """Return the tokens of some rows."""
-        lengths, starts = self.lengths(rows), self.of.offsets[rows]
-        ids = self.of.file.take(starts, lengths, self.width, self.pad)
+        lengths, starts = self.lengths(rows), self.text_span.offsets[rows]
+        ids = self.text_span.file.take(starts, lengths, self.width, self.pad)
         none = np.zeros(0, np.int64)
         return Gathered(ids, lengths, none, none)
 
     def texts(self, rows: Integers) -> tuple[Integers, Integers]:
-        """Return the text of each row in the token file, and the one after it."""
-        return rows + self.of.first, rows + self.of.first + 1
+        """Return the text of each row in the token file, and the text after it."""
+        return rows + self.text_span.first, rows + self.text_span.first + 1
 
 
 TokenRows = PackedRows | SingleRows
-
-
-def _spread(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
-    """Return the concatenated integers of several ranges, and the range of each."""
-    counts = np.maximum(stops - starts, 0)
-    owners = np.repeat(np.arange(len(counts)), counts)
-    shift = starts - (np.cumsum(counts) - counts)
-    return owners, np.arange(len(owners)) + shift[owners]
 
 
 # -- rows in the order of a run ------------------------------------------------------------------
@@ -169,17 +162,17 @@ def _spread(starts: Integers, stops: Integers) -> tuple[Integers, Integers]:
 
 @dataclass(frozen=True, slots=True)
 class RowRecipe:
-    """The name of a way to cut rows, for a forecast: ``packed`` or ``records``, and the bucket."""
+    """The layout of rows, for a forecast: ``packed`` or ``records``, and the bucket."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class TokenStream:
-    """The rows of a source, or of one of its buckets, in the order of a run; as a ``Stream``."""
+    """The rows of a source or of one of its buckets in the order of a run, like a ``Stream``."""
 
     source: str
-    bucket: int | None  # if batches are of one
+    bucket: int | None  # with ``by_bucket``
     rows: TokenRows
     recipe: RowRecipe
     seed: int
@@ -204,7 +197,7 @@ class TokenStream:
         return Fraction(len(self))
 
     def draw_at(self, index: Integers) -> Draw:
-        """Return row and epoch of samples by number; numbers ascend, with or without gaps."""
+        """Return row and epoch of samples; their numbers ascend, with or without gaps."""
         parts = () if self.bucket is None else (self.bucket,)
         rows, epochs = ranks_at(key(self.seed, self.source, "rows", *parts), len(self), index)
         return Draw([rows, epochs], [])

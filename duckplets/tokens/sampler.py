@@ -1,4 +1,4 @@
-"""Runs over a folder of token shards."""
+"""Open and resume runs over a folder of token shards."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def new_settings(
     shards: str,
     version: int,
 ) -> RunSettings:
-    """Return the settings of a new run; those of runs over a corpus stay empty."""
+    """Return the settings of a new run; settings of runs over a corpus stay empty."""
     recipe = {"name": "packed" if rows["pack"] else "records", **_checked_rows(rows)}
     options = {name: arguments[name] for name in _OPTIONS}
-    own = {name: value for name, value in arguments.items() if name not in options}
-    request = RunRequest(kind="texts", **own, options=Options(**options))
+    others = {name: value for name, value in arguments.items() if name not in options}
+    request = RunRequest(kind="texts", **others, options=Options(**options))
     return RunSettings(
         **{**request.settings(), "kind": "tokens"},
         recipes={source: [recipe] for source in sources},
@@ -58,33 +58,32 @@ def new_settings(
 
 
 def _checked_rows(rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Check how texts become rows."""
+    """Check the layout of rows."""
     for name in ("pack", "by_bucket"):
         if not isinstance(rows[name], bool):
             raise SamplerError(f"{name}={rows[name]!r}: give True or False")
     if rows["eos"] is not None and not isinstance(rows["eos"], str):
-        raise SamplerError(f"eos={rows['eos']!r}: give the name of a token, or None for none")
+        raise SamplerError(f"eos={rows['eos']!r}: give the name of a token, or None")
     length = integer("seq_length", rows["seq_length"], 1, _LONGEST_ROW)
     return {**rows, "seq_length": length} | ({} if rows["pack"] else {"eos": None})
 
 
 def rows_of(settings: RunSettings) -> dict[str, Any]:
-    """Return how texts become rows: ``seq_length``, ``pack``, ``eos``, ``by_bucket``."""
+    """Return the layout of rows: ``seq_length``, ``pack``, ``eos``, ``by_bucket``."""
     rows: dict[str, Any] = next(iter(settings.recipes.values()))[0]
     return rows
 
 
-def overridden(settings: RunSettings, given: Mapping[str, Any]) -> RunSettings:
+def overridden(settings: RunSettings, arguments: Mapping[str, Any]) -> RunSettings:
     """Return the settings of a saved run with changed arguments."""
-    check_overrides(given, _OVERRIDES)
-    options = {name: given[name] for name in _OPTIONS if name in given}
-    given = {name: value for name, value in given.items() if name not in options}
-    made = with_overrides(settings, {**given, "options": Options(**options)})
-    return replace(made, columns=_columns(rows_of(made), made.remainder))
+    check_overrides(arguments, _OVERRIDES)
+    options = {name: arguments[name] for name in _OPTIONS if name in arguments}
+    others = {name: value for name, value in arguments.items() if name not in options}
+    changed = with_overrides(settings, {**others, "options": Options(**options)})
+    return replace(changed, columns=_columns(rows_of(changed), changed.remainder))
 
 
 def _columns(rows: Mapping[str, Any], remainder: str) -> list[str]:
-    """Return the columns of a batch."""
     bucket = ["bucket"] if rows["by_bucket"] else []
     return [*ARRAYS, "source", *bucket, "row", *(["padded"] if remainder == "pad" else [])]
 
@@ -92,8 +91,8 @@ def _columns(rows: Mapping[str, Any], remainder: str) -> list[str]:
 class TokenSampler(Sampler):
     """A run over a folder of token shards: iterate it for batches of NumPy arrays.
 
-    Made by ``TokenShards.sampler`` and ``resume``. All that a ``Sampler`` says of positions,
-    ranks, weights and saving holds: a row of tokens is its sample, and a batch a ``TokenBatch``.
+    ``TokenShards.sampler`` and ``resume`` return it. Positions, ranks, weights and saving work as
+    in ``Sampler``: a row of tokens is a sample, and a batch is a ``TokenBatch``.
     """
 
     if TYPE_CHECKING:  # only the type of a batch differs

@@ -1,4 +1,4 @@
-"""Settings of an export of shards, and everything that determines the bytes."""
+"""Define the settings of an export of shards, and everything that determines the bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Compression = Literal["zstd", "snappy", "gzip", "lz4", "none"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardSettings:
-    """Settings that determine the bytes of shards, besides corpus and tokenizer; see ``shard``."""
+    """Settings that determine the bytes of shards, with corpus and tokenizer; see ``shard``."""
 
     split: Sequence[str] | str = ("train",)
     sources: Sequence[str] | str | None = None
@@ -33,14 +33,13 @@ class ShardSettings:
     offsets: bool = False
 
     def __post_init__(self) -> None:
-        """Check and normalise every field."""
         check(self, ShardError)
         for name in ("split", "sources", "code"):
-            if isinstance(given := getattr(self, name), str):
-                object.__setattr__(self, name, (given,))
+            if isinstance(value := getattr(self, name), str):
+                object.__setattr__(self, name, (value,))
         if not self.buckets or list(self.buckets) != sorted(set(self.buckets)):
             raise ShardError(
-                f"buckets={list(self.buckets)!r}: give boundaries that rise, as 128,256,512,1024"
+                f"buckets={list(self.buckets)!r}: give ascending boundaries, as 128,256,512,1024"
             )
 
 
@@ -60,13 +59,8 @@ def libraries() -> dict[str, str]:
 
 
 def differing(before: Any, now: Any, at: str = "") -> str:
-    """Return the differences of two JSON values, with both."""
+    """Return the differences of two JSON values in words."""
     if isinstance(before, dict) and isinstance(now, dict):
-        names = sorted({*before, *now})
-        parts = [
-            differing(before.get(name), now.get(name), name)
-            for name in names
-            if before.get(name) != now.get(name)
-        ]
-        return ", ".join(parts)
+        names = [n for n in sorted({*before, *now}) if before.get(n) != now.get(n)]
+        return ", ".join(differing(before.get(name), now.get(name), name) for name in names)
     return f"{at} was {shown(str(before), 80)} and is {shown(str(now), 80)}"

@@ -1,20 +1,21 @@
 """Export a corpus as token shards, in stages that can be interrupted."""
 
-# ``export_state.json`` comes first, and an export continues only if all of it is equal. A part or
-# shard is done when it has its name. The manifest comes last, so a folder with one is complete.
+# ``export_state.json`` is written first, and an export continues only if all inputs are equal. Only
+# a complete part or shard has its final name. A folder with a manifest is complete.
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from duckplets.base.arrays import stretches
 from duckplets.base.atomic import remove, written_aside
 from duckplets.base.locks import alone
 from duckplets.base.names import inside
@@ -26,7 +27,6 @@ from duckplets.engine.inline import threaded
 from duckplets.engine.protocol import Part
 from duckplets.engine.work import Work, working
 from duckplets.errors import DamagedFileError, ShardError
-from duckplets.quality.texts import portions
 from duckplets.tokens.documents import fingerprint_of, write_document
 from duckplets.tokens.encode import Encoded, TokenEncoder, encoded
 from duckplets.tokens.locations import SPOOL, ShardFolder, target_of
@@ -59,29 +59,29 @@ STAGES = ("tokenizing", "bucketing", "sharding", "manifest", "completed")
 _LOCK = ".lock"
 # Temporary files of a killed export. The holder of the lock removes them even if a process of
 # that number lives: in a container the next one often has it.
-_LEFT = re.compile(r"^\..*\.\d+-\d+\.new(\.\w+)?$")
+_TEMPORARY = re.compile(r"^\..*\.\d+-\d+\.new(\.\w+)?$")
 _PART = 32 << 20, 1 << 17  # bytes of text, and records, of a part of the spool
-_SAVES = 1.0  # seconds between two saves of the state: at most this much is repeated
-_THREADS = 2  # threads that write shards: each takes thrice a shard's memory
+_SAVES = 1.0  # seconds between two saves of the state: at most this much work is repeated
+_THREADS = 2  # threads that write shards: each needs three times the memory of a shard
 _LARGE = 32 << 20  # tokens; larger shards are written one at a time
 MEMORY = "300MB"  # for statements, which read each record once
 
 
 @dataclass(frozen=True, slots=True)
 class ShardReport(Reported):
-    """What an export of shards has in it.
+    """The content of an export of shards.
 
     Attributes:
         path: The folder, or its address in a store.
-        shards: How many there are.
-        records: Rows in all.
-        tokens: In all.
-        bytes: Of the shards.
-        left_out: Records that are in none, by reason.
-        cut: Texts that were cut at the last boundary.
-        made: Shards that this call has written; the others were there.
-        fingerprint: Of everything that decides the bytes.
-        seconds: That it took.
+        shards: Number of shards.
+        records: Number of rows.
+        tokens: Number of tokens.
+        bytes: Size of all shards.
+        left_out: Number of records in no shard, by reason.
+        cut: Number of texts that were cut at the last boundary.
+        made: Number of shards that this call has written; the others existed.
+        fingerprint: SHA-256 of everything that determines the bytes.
+        seconds: Wall time.
     """
 
     path: Path | str
@@ -118,49 +118,50 @@ def shard(
     engine: Any = None,
     progress: Progress | bool | None = None,
 ) -> ShardReport:
-    """Write the texts of the newest version as token shards: Parquet files of like lengths.
+    """Write the texts of the newest version as token shards: Parquet files by length.
 
     A row is a record: ``text``, ``tokens``, and ``meta`` with record id, source, domain, number
-    of tokens and what gates measured. The text is the record's sections but rejected ones, with
-    one space in the place of any white space but in code. Beside each shard lies a TSV with
-    index, length, sum of the ids, and SHA-256 of the text as it is stored. ``manifest.json``
-    lists every file with its checksum, ``mixtures.json`` has the weights of sources by phases.
+    of tokens and metrics of gates. The text has the sections of the record except rejected ones.
+    White space becomes one space, except in code. Each shard has a TSV file with index, length, sum
+    of the ids, and SHA-256 of the stored text. ``manifest.json`` lists every file with its
+    checksum. ``mixtures.json`` has the weights of sources by phases.
 
-    The same corpus, tokenizer, settings and libraries give the same bytes. Interrupted or
-    killed, it goes on where it was when it is called again. Called again when it is finished, it
-    compares checksums and repairs everything that ``verify`` calls wrong. A Parquet or TSV file
-    that is no shard is an error.
+    The same corpus, tokenizer, settings and libraries give the same bytes. After an interruption,
+    the same call continues the export. After the end, the same call compares checksums and repairs
+    all problems that ``verify`` finds. A Parquet or TSV file that is no shard is an error.
 
     Args:
-        out: A folder, made if it is not there, or ``s3://bucket/prefix``: then shards are made
-            beside the corpus and sent when all are there, the manifest last. One of another run
-            is refused.
+        out: A folder, created if missing, or ``s3://bucket/prefix``. For a store, shards are
+            written next to the corpus first, and uploaded when all exist, the manifest last. A
+            target with shards of another run is an error.
         tokenizer: A Hugging Face tokenizers file, or the folder of ``train_tokenizer``.
         split: Name of a split, or several.
-        sources: Names; None for all.
-        code: Names of sources whose white space stays, besides records that gates took for
-            code.
-        buckets: Boundaries in tokens: bucket i has lengths above the one before and up to the
-            i-th.
-        longer: What becomes of longer texts: a bucket of their ``own``, ``cut`` at the last
-            boundary, or ``drop``; both are counted.
-        shard_mb: Size in 10^6 bytes, of four a token; exceeded by one record at most. What is
-            left, if less than a quarter of it, goes into the last shard.
+        sources: Names of sources; None for all.
+        code: Names of sources whose white space stays. It also stays in records that gates
+            classified as code.
+        buckets: Boundaries in tokens: bucket i has lengths above boundary i-1 and up to boundary
+            i.
+        longer: How to handle longer texts: a bucket of their ``own``, ``cut`` at the last
+            boundary, or ``drop``. Cut and dropped texts are counted.
+        shard_mb: Size of a shard in 10^6 bytes, at four bytes a token. A shard exceeds it by at
+            most one record. A remainder of less than a quarter goes into the last shard.
         seed: Seed of the order of rows.
         compression: zstd, snappy, gzip, lz4 or none.
-        row_group_size: Rows of a row group at most; of about 4 million tokens there are fewer.
-        offsets: Also write which characters of the text each token is of.
-        mixture: For ``mixtures.json``; by default a source weighs as many as it has tokens.
+        row_group_size: Largest number of rows in a row group. A group has at most about 4 million
+            tokens.
+        offsets: Also write the span of characters of each token.
+        mixture: The mixture in ``mixtures.json``. Default: the number of tokens is the weight.
         overwrite: Replace the shards of another run.
-        engine: What encodes texts and writes shards, as for ``mine``; its workers see ``out``.
-        progress: Called with what is done of all; True for a bar, None for one on a terminal.
+        engine: The engine that encodes texts and writes shards, as for ``mine``. Its workers must
+            see ``out``.
+        progress: A function that gets the done and the total work; True for a bar, None for a bar
+            on a terminal.
 
     Raises:
-        ShardError: An argument is wrong, ``out`` has something else in it, or another process
-            writes there.
+        ShardError: An argument is wrong, ``out`` has other files, or another process writes there.
         ChunkingError: The tokenizer cannot be used.
         SplitError, SourceError: There is no such split or source, or there are no splits yet.
-        MixtureError: The mixture names a source that has no shard.
+        MixtureError: The mixture names a source without shards.
     """
     settings = ShardSettings(
         split=split,
@@ -190,14 +191,16 @@ def shard_by(
     mixture: Mixture | None = None,
     overwrite: bool = False,
 ) -> ShardReport:
-    """Write shards by settings."""
+    """Write shards by settings; see ``shard``."""
     begun, target = time.monotonic(), target_of(out, corpus.path)
     encoder = TokenEncoder(tokenizer)
     texts = SplitTexts(corpus.database, settings.split, settings.sources, settings.code)
     if mixture is not None:
         mixture.check(texts.first())
     inputs = inputs_of(texts, encoder, settings)
-    with writable(target.folder), _alone(target.folder):
+    with writable(target.folder), alone(target.folder / _LOCK) as is_free:
+        if not is_free:
+            raise ShardError(f"{target.folder}: another process writes shards there; wait for it")
         export = _Export(target, texts, encoder, settings, inputs, corpus.path.stem, work)
         export.prepare(overwrite=overwrite)
         manifest, made = export.run(mixture)
@@ -206,21 +209,13 @@ def shard_by(
         shards=len(manifest.shards),
         records=manifest.counts["records"],
         tokens=manifest.counts["tokens"],
-        bytes=sum(each.bytes for each in manifest.shards),
+        bytes=sum(entry.bytes for entry in manifest.shards),
         left_out=dict(manifest.counts["left_out"]),
         cut=manifest.counts["cut"],
         made=made,
         fingerprint=manifest.fingerprint,
         seconds=time.monotonic() - begun,
     )
-
-
-@contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    with alone(out / _LOCK) as free:
-        if not free:
-            raise ShardError(f"{out}: another process is writing shards there; wait for it")
-        yield
 
 
 class _Export:
@@ -244,12 +239,12 @@ class _Export:
         self.counters = dict.fromkeys(("records", "buckets", "shards", "tokens"), 0)
         self.saved = 0.0
 
-    # -- what is there ----------------------------------------------------------------------------
+    # -- existing files ---------------------------------------------------------------------------
 
     def prepare(self, *, overwrite: bool) -> None:
         """Continue an export, or begin one."""
         self.target.begin(self.fingerprint)
-        state = None if overwrite else self._begun()
+        state = None if overwrite else self._stored_state()
         if state is None:
             self._refuse_foreign(overwrite=overwrite)
             self.target.clear()
@@ -264,13 +259,13 @@ class _Export:
             self._refuse_unlisted()
             sizes = None if (self.out / MANIFEST).exists() else self.target.written()
             listed = state["completed_shards"]
-            self.done = {each.shard_id: each for each in listed if self._is_whole(each, sizes)}
-        self._remove_left()
+            self.done = {entry.shard_id: entry for entry in listed if self._is_whole(entry, sizes)}
+        self._remove_temporary()
         self._save(at_once=True)
 
     def _is_whole(self, shard: ShardEntry, sizes: Mapping[str, int] | None) -> bool:
-        """Return whether a shard is there, by sizes or else checksums; remove files that differ."""
-        # Sizes must do for an interrupted export, or each new start would read all shards.
+        """Return whether a shard exists, by sizes or checksums; remove files that differ."""
+        # An interrupted export is checked by sizes, or each new start would read all shards.
         if sizes is not None:
             return sizes.get(shard.path) == shard.bytes and shard.tsv in sizes
         wrong = [path for path, sha256 in shard.files if not self.target.has(path, sha256)]
@@ -278,9 +273,9 @@ class _Export:
             self.target.remove(path)
         return not wrong
 
-    def _begun(self) -> dict[str, Any] | None:
-        """Return the state of the export; if it is lost, what a manifest of this run says."""
-        manifest = self._manifest_of_this()
+    def _stored_state(self) -> dict[str, Any] | None:
+        """Return the state of the export; if it is lost, the state that a manifest implies."""
+        manifest = self._own_manifest()
         try:
             state = read_state(self.out)
         except DamagedFileError:
@@ -289,44 +284,45 @@ class _Export:
             state = None
         if state is not None or manifest is None:
             return state
-        groups = {(each.split, each.source, each.bucket) for each in manifest.shards}
-        of = {name: manifest.counts[name] for name in ("records", "tokens")}
+        groups = {(entry.split, entry.source, entry.bucket) for entry in manifest.shards}
+        counts = {name: manifest.counts[name] for name in ("records", "tokens")}
         return {
             "stage": "completed",
             "fingerprint": self.fingerprint,
-            "counters": of | {"buckets": len(groups), "shards": len(manifest.shards)},
+            "counters": counts | {"buckets": len(groups), "shards": len(manifest.shards)},
             "completed_shards": manifest.shards,
         }
 
     def _refuse_unlisted(self) -> None:
-        """Refuse files that readers of the folder would take for shards."""
+        """Refuse Parquet and TSV files that no export has written."""
         for path in self.target.sizes():
             if path.endswith(ENDINGS) and not is_of_shard(path):
                 raise ShardError(
                     f"{self.target.name} has {shown(path)} in it, which no export has written; "
-                    f"move it away"
+                    f"move the file to another folder"
                 )
 
     def _refuse_foreign(self, *, overwrite: bool) -> None:
-        """Refuse what is there; if it may be overwritten, what no export has written."""
-        there = [path for path in self.target.sizes() if not (overwrite and is_of_export(path))]
-        if there:
-            said = f"and no {STATE} that says what export has written it"
-            more = ", or overwrite=True for one of shards"
+        """Refuse existing files; with ``overwrite`` only files that no export has written."""
+        found = [path for path in self.target.sizes() if not (overwrite and is_of_export(path))]
+        if found:
+            problem = f"and no {STATE} that says which export has written it"
+            advice = ", or overwrite=True to replace shards"
             if overwrite:
-                said, more = "which no export has written", ", or move it away"
+                problem, advice = "which no export has written", ", or move the file"
             raise ShardError(
-                f"{self.target.name} has {shown(there[0])} in it, {said}; give another folder{more}"
+                f"{self.target.name} has {shown(found[0])} in it, {problem}; give another "
+                f"folder{advice}"
             )
 
-    def _remove_left(self) -> None:
-        """Remove temporary files of killed processes, workers included."""
-        for left in self.out.rglob(".*"):
-            if _LEFT.search(left.name):
-                remove(left)
+    def _remove_temporary(self) -> None:
+        """Remove temporary files of killed processes and workers."""
+        for path in self.out.rglob(".*"):
+            if _TEMPORARY.search(path.name):
+                remove(path)
 
     def _save(self, stage: str | None = None, *, at_once: bool = False) -> None:
-        """Save the state, unless that was just done."""
+        """Save the state, unless the last save was less than a second ago."""
         self.stage = stage or self.stage
         now = time.monotonic()
         if not (stage or at_once) and now - self.saved < _SAVES:
@@ -336,7 +332,7 @@ class _Export:
             "fingerprint": self.fingerprint,
             "inputs": self.inputs,
             "counters": self.counters,
-            "completed_shards": [each.to_dict() for each in self.done.values()],
+            "completed_shards": [entry.to_dict() for entry in self.done.values()],
             "last_updated": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         }
         write_document(self.out / STATE, KIND, values)
@@ -345,10 +341,12 @@ class _Export:
     # -- stages -----------------------------------------------------------------------------------
 
     def run(self, mixture: Mixture | None) -> tuple[ShardManifest, int]:
-        """Do the remaining work; return the manifest, and the number of shards written."""
-        manifest, made = self._whole(), 0
+        """Do the remaining work; return the manifest, and the number of written shards."""
+        manifest, made = self._own_manifest(), 0
+        if manifest and any(self.done.get(entry.shard_id) != entry for entry in manifest.shards):
+            manifest = None
         if is_new := manifest is None:
-            manifest, made = self._made()
+            manifest, made = self._write_missing()
         with written_aside(self.out / TOKENIZER) as file:
             file.write(self.encoder.content)
         if is_new or mixture is not None or not (self.out / MIXTURES).is_file():
@@ -360,10 +358,10 @@ class _Export:
         self.target.send(manifest)
         self._save("completed")
         self.target.finish()
-        self._remove_left()
+        self._remove_temporary()
         return manifest, made
 
-    def _manifest_of_this(self) -> ShardManifest | None:
+    def _own_manifest(self) -> ShardManifest | None:
         """Return the manifest if it is of this run."""
         try:
             manifest = ShardManifest.read(self.out)
@@ -371,24 +369,18 @@ class _Export:
             return None
         return manifest if manifest.fingerprint == self.fingerprint else None
 
-    def _whole(self) -> ShardManifest | None:
-        """Return the manifest if it is of this run and all its shards exist."""
-        manifest = self._manifest_of_this()
-        if manifest is None or any(self.done.get(e.shard_id) != e for e in manifest.shards):
-            return None
-        return manifest
-
     def _remove_unlisted(self, manifest: ShardManifest) -> None:
         """Remove shards of other runs."""
-        listed = {path for each in manifest.shards for path, _ in each.files}
+        listed = {path for entry in manifest.shards for path, _ in entry.files}
         for path in self.target.sizes():
             if path.endswith(ENDINGS) and path not in listed:
                 self.target.remove(path)
 
-    def _made(self) -> tuple[ShardManifest, int]:
-        """Write the missing shards; return what there is, and their number."""
+    def _write_missing(self) -> tuple[ShardManifest, int]:
+        """Write the missing shards; return the manifest, and their number."""
         remove(self.out / MANIFEST)
-        parts = list(portions(self.texts.places.sizes, *_PART))
+        slices = stretches(self.texts.places.sizes, total=_PART[0], rows=_PART[1])
+        parts = [(part.start, part.stop) for part in slices]
         spool = Spool(inside(self.out.absolute(), SPOOL, ShardError), parts)
         self._tokenize(spool)
         self._save("bucketing")
@@ -396,9 +388,9 @@ class _Export:
         left_out, cut = self._left_out(spool, counts)
         shards = list(self._planned(counts))
         self.counters |= {
-            "records": sum(len(each.places) for each in shards),
-            "buckets": len({(each.split, each.source, each.bucket) for each in shards}),
-            "tokens": sum(each.tokens for each in shards),
+            "records": sum(len(planned.places) for planned in shards),
+            "buckets": len({(planned.split, planned.source, planned.bucket) for planned in shards}),
+            "tokens": sum(planned.tokens for planned in shards),
         }
         if not shards:
             reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
@@ -465,9 +457,9 @@ class _Export:
 
     def _write(self, spool: Spool, shards: list[Shard]) -> int:
         """Write the missing shards in order and return their number."""
-        known = {each.shard_id for each in shards}
-        self.done = {each: entry for each, entry in self.done.items() if each in known}
-        missing = [each for each in shards if each.shard_id not in self.done]
+        known = {planned.shard_id for planned in shards}
+        self.done = {name: entry for name, entry in self.done.items() if name in known}
+        missing = [planned for planned in shards if planned.shard_id not in self.done]
         job = ShardJob(
             folder=self.out.absolute(),
             spool=spool,
@@ -477,9 +469,9 @@ class _Export:
             row_group_size=self.settings.row_group_size,
         )
         total = self.counters["records"]
-        written = total + sum(each.records for each in self.done.values())
-        parts = (Part(f"writing shard {each.shard_id}", each) for each in missing)
-        largest = max((each.tokens for each in missing), default=0)
+        written = total + sum(entry.records for entry in self.done.values())
+        parts = (Part(f"writing shard {planned.shard_id}", planned) for planned in missing)
+        largest = max((planned.tokens for planned in missing), default=0)
         engine = threaded(self.work.engine, _THREADS if largest <= _LARGE else 1)
         with closing(engine.map(write_shard, job, parts)) as entries:
             for entry in entries:
@@ -491,15 +483,12 @@ class _Export:
         return len(missing)
 
     def _manifest(self, shards: list[Shard], left_out: dict[str, int], cut: int) -> ShardManifest:
-        entries = [self.done[each.shard_id] for each in shards]
-        corpus = {"name": self.name, **self.inputs["corpus"]}
-        settings = dict(self.inputs["settings"])
-        for elsewhere in ("split", "buckets", "longer", "seed"):
-            settings.pop(elsewhere)
+        others = ("split", "buckets", "longer", "seed")  # fields of their own
+        settings = {n: value for n, value in self.inputs["settings"].items() if n not in others}
         return ShardManifest(
-            shards=entries,
+            shards=[self.done[planned.shard_id] for planned in shards],
             tokenizer=self.encoder.entry(),
-            corpus=corpus,
+            corpus={"name": self.name, **self.inputs["corpus"]},
             splits=self.texts.splits,
             buckets=list(self.settings.buckets),
             longer=self.settings.longer,

@@ -1,6 +1,6 @@
-"""Keep encoded texts in Arrow files until their shards are written."""
+"""Store encoded texts in Arrow files until their shards are written."""
 
-# A complete part has its name, and its places follow from the corpus: an export continues there.
+# Only a complete part has its final name, so an export continues with the missing parts.
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OFFSETS = pa.list_(pa.struct([("start", pa.int32()), ("stop", pa.int32())]))
 
 
 class Spool:
-    """Encoded texts in Arrow files, a part per range of places."""
+    """Encoded texts in Arrow files, one part for each range of places."""
 
     def __init__(self, folder: Path, parts: list[tuple[int, int]]) -> None:
         self.folder, self.parts = folder, parts
@@ -32,15 +32,15 @@ class Spool:
         return self.folder / f"part-{part:06d}.arrow"
 
     def missing(self) -> list[int]:
-        """Return the parts still to be encoded."""
+        """Return the parts that are not encoded yet."""
         return [part for part in range(len(self.parts)) if not self.path(part).exists()]
 
     def write(self, part: int, rows: list[tuple[TextBlock, Encoded]]) -> None:
         """Write a part."""
-        table = pa.concat_tables([_columns(*each) for each in rows], promote_options="default")
+        table = pa.concat_tables([_columns(*block) for block in rows], promote_options="default")
         metadata = {
-            "cut": str(sum(each.cut for _, each in rows)),
-            "blank": str(sum(not text for _, each in rows for text in each.texts)),
+            "cut": str(sum(encoded.cut for _, encoded in rows)),
+            "blank": str(sum(not text for _, encoded in rows for text in encoded.texts)),
         }
         table = table.combine_chunks().replace_schema_metadata(metadata)
         with (
@@ -59,10 +59,10 @@ class Spool:
         found = [self.read(part)["token_count"].to_numpy() for part in range(len(self.parts))]
         return np.concatenate(found) if found else np.zeros(0, np.int32)
 
-    def total(self, what: str) -> int:
+    def total(self, name: str) -> int:
         """Return how many texts were ``cut`` or ``blank``."""
         parts = range(len(self.parts))
-        return sum(int(self.read(part).schema.metadata[what.encode()]) for part in parts)
+        return sum(int(self.read(part).schema.metadata[name.encode()]) for part in parts)
 
     def metrics(self) -> pa.Schema:
         """Return the names of metrics that any text has."""
@@ -111,11 +111,11 @@ def _columns(block: TextBlock, rows: Encoded) -> pa.Table:
         "bytes": pa.array(list(map(len, originals)), pa.int64()),
         "characters": pa.array(list(map(len, block.originals)), pa.int64()),
     }
-    return pa.table(columns | {f"{METRIC}{name}": each for name, each in measured.items()})
+    return pa.table(columns | {f"{METRIC}{name}": values for name, values in measured.items()})
 
 
 def _metrics(found: pa.StructArray) -> dict[str, pa.Array]:
-    """Return the metrics that any record has, those of detectors by name."""
+    """Return the metrics that any record has, and values of gates by their names."""
     measured = {}
     if found.null_count == len(found):
         return {}
@@ -124,9 +124,9 @@ def _metrics(found: pa.StructArray) -> dict[str, pa.Array]:
         if values.null_count == len(values):
             continue
         if pa.types.is_map(field.type):
-            own = [dict(each or ()) for each in values.to_pylist()]
-            for name in sorted({name for each in own for name in each}):
-                measured[name] = pa.array([each.get(name) for each in own], pa.float64())
+            rows = [dict(row or ()) for row in values.to_pylist()]
+            for name in sorted({name for row in rows for name in row}):
+                measured[name] = pa.array([row.get(name) for row in rows], pa.float64())
         else:
             measured[field.name] = values
     return measured

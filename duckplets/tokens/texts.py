@@ -1,6 +1,6 @@
 r"""Read the texts of records ordered by split, source and record."""
 
-# White space becomes single spaces, except in code: by gates, or in sources that the caller names.
+# White space becomes single spaces, except in code. Gates or the caller say which texts are code.
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.base.arrays import Flags, Integers
+from duckplets.base.arrays import Flags, Integers, stretches
 from duckplets.base.sanitize import listed
 from duckplets.db.database import Database
 from duckplets.errors import ShardError, SourceError, nearest
 from duckplets.ingest.records import current_version
 from duckplets.ingest.splits import checked_split, need_splits
-from duckplets.quality.texts import LiveTexts, portions
+from duckplets.quality.texts import LiveTexts
 from duckplets.serving.snapshot import CorpusState
 
-# Bytes and records read at a time, and of those encoded at a time; a single text may be longer.
-# DuckDB scans at least 122,880 rows, however few are asked for.
+# Bytes and records read at a time; a single text may be longer. DuckDB scans at least 122,880 rows
+# for any number of records.
 _READ = 8 << 20, 1 << 16
-_ENCODED = 1 << 20, 8192
+_ENCODED = 1 << 20, 8192  # bytes and records encoded at a time
 CODE = "code"
 
 
@@ -38,7 +38,7 @@ class TextBlock(NamedTuple):
 
 
 class SplitTexts:
-    """The texts of some splits and sources at the newest version; those of ``code`` are code."""
+    """The texts of some splits and sources at the newest version; ``code`` names code sources."""
 
     def __init__(
         self,
@@ -60,22 +60,22 @@ class SplitTexts:
         self.sources = self._checked("sources", sources)
         self.code = self._checked("code", code) or []
 
-    def _checked(self, argument: str, given: Sequence[str] | None) -> list[str] | None:
-        if given is None:
+    def _checked(self, argument: str, names: Sequence[str] | None) -> list[str] | None:
+        if names is None:
             return None
-        wanted = [given] if isinstance(given, str) else list(given)
+        wanted = [names] if isinstance(names, str) else list(names)
         known = list(self.names.values())
         for name in wanted:
             if name not in known:
                 raise SourceError(
                     f"{argument}={name!r}: there is no such source{nearest(str(name), known)}; "
-                    f"there are {listed(known)}"
+                    f"sources: {listed(known)}"
                 )
         return [name for name in known if name in wanted]
 
     @cached_property
     def places(self) -> LiveTexts:
-        """Where the texts stand."""
+        """The records of the texts, in order."""
         return LiveTexts.of(self.database, self.version, splits=self.splits, sources=self.sources)
 
     def first(self) -> list[str]:
@@ -86,11 +86,11 @@ class SplitTexts:
 
     def without(self) -> int:
         """Return the number of records without text."""
-        which = {"version": self.version, "splits": self.splits, "sources": self.sources}
-        return int(self.database.run("tokens/texts/without", which)[0][0])
+        parameters = {"version": self.version, "splits": self.splits, "sources": self.sources}
+        return int(self.database.run("tokens/texts/without", parameters)[0][0])
 
     def origin(self) -> dict[str, Any]:
-        """Return the version, with digests of everything the texts depend on."""
+        """Return the version, and digests of everything that the texts depend on."""
         state = CorpusState.of(self.database, self.version)
         judged = self.database.run("tokens/texts/judged")[0]
         return {
@@ -101,19 +101,18 @@ class SplitTexts:
         }
 
     def blocks(self, low: int, high: int, chosen: Flags | None = None) -> Iterator[TextBlock]:
-        """Yield the texts of places, or of ``chosen`` ones, about a megabyte at a time."""
+        """Yield the texts of all or ``chosen`` places, about a megabyte at a time."""
         places = np.arange(low, high)
         if chosen is not None:
             places = places[chosen[low:high]]
-        for first, stop in portions(self.places.sizes[places], *_READ):
-            read = self._block(places[first:stop])
-            sizes = self.places.sizes[places[first:stop]]
-            for start, end in portions(sizes, *_ENCODED):
+        for read in stretches(self.places.sizes[places], total=_READ[0], rows=_READ[1]):
+            block, own = self._block(places[read]), places[read]
+            for part in stretches(self.places.sizes[own], total=_ENCODED[0], rows=_ENCODED[1]):
                 yield TextBlock(
-                    int(places[first + start]),
-                    read.originals[start:end],
-                    read.texts[start:end],
-                    read.details.slice(start, end - start),
+                    int(own[part.start]),
+                    block.originals[part],
+                    block.texts[part],
+                    block.details.slice(part.start, part.stop - part.start),
                 )
 
     def _block(self, places: Integers) -> TextBlock:

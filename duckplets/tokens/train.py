@@ -1,6 +1,6 @@
 """Train a tokenizer on the text of a split, unless an equal one exists."""
 
-# Texts come in a fixed order and are counted as words, so the number of threads does not matter.
+# The order of texts is fixed and the trainer counts words, so the number of threads has no effect.
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from duckplets.db.writes import CorpusFile
 from duckplets.errors import DamagedFileError, ExtensionError, ShardError
 from duckplets.order.permute import below, hashed, key
 from duckplets.tokens.documents import fingerprint_of, write_document
-from duckplets.tokens.encode import KIND, TokenEncoder, encoded, fingerprint, made_by
+from duckplets.tokens.encode import KIND, TokenEncoder, encoded, fingerprint, training_note
 from duckplets.tokens.manifest import STATE, TOKENIZER
 from duckplets.tokens.settings import libraries
 from duckplets.tokens.texts import SplitTexts
@@ -39,26 +39,26 @@ if TYPE_CHECKING:
 
 SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>")
 _VOCAB, _MERGES = "tokenizer-vocab.json", "tokenizer-merges.txt"
-_TEXTS = {"train.txt": False, "val.txt": True}  # whether held-out texts
-_HELD_OUT = 10  # one text in so many is held out
+_TEXTS = {"train.txt": False, "val.txt": True}  # whether the file has held-out texts
+_HELD_OUT = 10  # one text in ten is held out
 _ALPHABET = 256
 _AHEAD = 4  # queued batches of about a megabyte
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerReport(Reported):
-    """A tokenizer, and what it was trained on.
+    """A tokenizer, and the texts of its training.
 
     Attributes:
-        path: Of ``tokenizer.json``.
+        path: Path of ``tokenizer.json``.
         fingerprint: SHA-256 of the bytes of ``tokenizer-vocab.json`` and ``tokenizer-merges.txt``.
-        vocab_size: Tokens it has; fewer than asked for where the text gives no more.
-        texts: That it was trained on.
-        held_out: Texts that it was not.
-        bytes_per_token: Of those held out, or None where there is none.
-        trained: Whether it was trained now, or lay there already.
-        why: Why it was trained.
-        seconds: That training took.
+        vocab_size: Number of tokens; less than requested if the text has no more.
+        texts: Number of texts in training.
+        held_out: Number of held-out texts.
+        bytes_per_token: Mean bytes a token in held-out texts, or None without any.
+        trained: Whether this call trained the tokenizer; False if it existed.
+        why: Reason for training.
+        seconds: Time of training.
     """
 
     path: Path
@@ -89,25 +89,28 @@ def train_tokenizer(
 ) -> TokenizerReport:
     """Train a byte-level BPE tokenizer on the text of one split of a corpus.
 
-    The text of a record is its sections but rejected ones, with one space in the place of any white
-    space but in code. One record of ten is held out, by a hash of its key, to tell how many bytes
-    a token stands for. In ``out`` are then ``tokenizer.json``, which chunking and ``Corpus.shard``
-    take, ``tokenizer-vocab.json``, ``tokenizer-merges.txt`` and ``export_state.json``. It is not
-    trained again while corpus, settings and library are the same and the files are whole.
+    The text of a record has its sections except rejected ones. White space becomes one space,
+    except in code. One record of ten is held out, by a hash of its key, to measure the bytes of a
+    token. The call writes ``tokenizer.json``, which chunking and ``Corpus.shard`` use,
+    ``tokenizer-vocab.json``, ``tokenizer-merges.txt`` and ``export_state.json``. It does not train
+    again while corpus, settings and library are the same and the files are undamaged.
 
     Args:
         corpus: A ``Corpus``.
-        out: A folder; made if it is not there.
+        out: A folder, created if missing.
         split: ``train`` or ``validation``, never ``test``.
-        sources: Names; None for all.
-        code: Names of sources whose white space stays, besides records that gates took for code.
-        vocab_size: Tokens at most.
-        min_frequency: How often a pair has to occur to become a token.
-        special: Special tokens, which have the first ids.
-        seed: Seed of what is held out.
-        texts: Also write ``train.txt``, the texts that it is trained on, and ``val.txt``, those
-            held out: a text a line, but for code, whose lines stay. They take the room of all text.
-        progress: Called with texts read; True for a bar, None for one on a terminal.
+        sources: Names of sources; None for all.
+        code: Names of sources whose white space stays. It also stays in records that gates
+            classified as code.
+        vocab_size: Largest number of tokens.
+        min_frequency: Least number of occurrences of a pair that becomes a token.
+        special: Special tokens. They get the first ids.
+        seed: Seed of the choice of held-out records.
+        texts: Whether to write the training texts (``train.txt``) and the held-out texts
+            (``val.txt``), too. Each line is a text; code keeps its lines. The files need the room
+            of all text.
+        progress: A function that gets the number of read texts; True for a bar, None for a bar on
+            a terminal.
 
     Raises:
         ShardError: An argument is wrong, or ``out`` has other files of these names.
@@ -115,7 +118,7 @@ def train_tokenizer(
         ExtensionError: The package ``tokenizers`` is missing.
     """
     if split == "test":
-        raise ShardError("split='test': a tokenizer that knows the test split is no fair one")
+        raise ShardError("split='test': evaluation would be biased; give 'train' or 'validation'")
     _need_tokenizers()
     read = SplitTexts(corpus.database, [split], sources, code)
     settings = {
@@ -147,25 +150,25 @@ def train_tokenizer(
 
 def _need_tokenizers() -> None:
     try:
-        import tokenizers  # noqa: F401 - only whether it is there
+        import tokenizers  # noqa: F401 - only whether it is installed
     except ModuleNotFoundError as error:
         raise ExtensionError(
             "a tokenizer needs the package 'tokenizers': pip install 'duckplets[tokenizers]'"
         ) from error
 
 
-def _specials(given: Sequence[str]) -> list[str]:
-    found = [given] if isinstance(given, str) else list(given)
-    if len(set(found)) < len(found) or not all(isinstance(each, str) and each for each in found):
-        raise ShardError(f"special={found!r}: give each token once, none empty")
-    return found
+def _specials(tokens: Sequence[str]) -> list[str]:
+    names = [tokens] if isinstance(tokens, str) else list(tokens)
+    if len(set(names)) < len(names) or not all(isinstance(name, str) and name for name in names):
+        raise ShardError(f"special={names!r}: give each token once, none empty")
+    return names
 
 
 def _known(folder: Path, inputs: dict[str, Any]) -> tuple[TokenizerReport | None, str]:
-    """Return the present tokenizer if it is the requested one, or why it is not."""
+    """Return the existing tokenizer if it is the requested one, or the reason for training."""
     names = (TOKENIZER, _VOCAB, _MERGES)
     try:
-        note = made_by(folder)
+        note = training_note(folder)
     except DamagedFileError:
         return None, f"{STATE} is damaged"
     if note is None:
@@ -193,7 +196,7 @@ def _train(
         raise ShardError(f"split={settings['split']!r} has no text to train on")
     held_out = _held_out(settings, texts)
     for name in _noted_texts(folder):
-        remove(folder / name)  # of another training
+        remove(folder / name)  # from another training
     write_document(folder / STATE, KIND, {"stage": "training", "files": {}})
     tokenizer = _untrained()
     _learn(tokenizer, _trainer(settings), _read(texts, ~held_out, advance))
@@ -227,7 +230,7 @@ def _train(
             "files": {name: digest_of(aside / name) for name in (TOKENIZER, _VOCAB, _MERGES)},
             "report": asdict(report) | {"path": TOKENIZER},
         }
-        # Files without a note, left by a kill, are made again.
+        # Files without a note, from a killed process, are written again.
         for name in (_VOCAB, _MERGES, TOKENIZER):
             os.replace(aside / name, folder / name)
         write_document(folder / STATE, KIND, note)
@@ -237,7 +240,7 @@ def _train(
 
 
 def _held_out(settings: dict[str, Any], texts: SplitTexts) -> Flags:
-    """Return which texts are held out; none if that would be all."""
+    """Return which texts are held out; none if no text would remain for training."""
     keys = texts.places.keys
     held_out = below(hashed(key(settings["seed"], "held out"), keys), _HELD_OUT) == 0
     found: Flags = held_out & ~held_out.all()
@@ -247,13 +250,13 @@ def _held_out(settings: dict[str, Any], texts: SplitTexts) -> Flags:
 def _noted_texts(folder: Path) -> dict[str, str]:
     """Return the digests of the text files written to a folder."""
     try:
-        return dict((made_by(folder) or {}).get("texts", {}))
+        return dict((training_note(folder) or {}).get("texts", {}))
     except DamagedFileError:
         return {}
 
 
 def _need_own(folder: Path) -> None:
-    """Refuse to replace text files of others."""
+    """Refuse to replace text files that no training has written."""
     noted = _noted_texts(folder)
     foreign = [name for name in _TEXTS if name not in noted and (folder / name).exists()]
     if foreign:
@@ -262,14 +265,14 @@ def _need_own(folder: Path) -> None:
 
 def _write_texts(folder: Path, texts: SplitTexts, held_out: Flags) -> None:
     """Write training and held-out texts, unless the files are intact."""
-    note = made_by(folder) or {}
+    note = training_note(folder) or {}
     noted = note.get("texts", {})
     if all((folder / n).is_file() and digest_of(folder / n) == noted.get(n) for n in _TEXTS):
         return
     for name, is_held_out in _TEXTS.items():
         with written_aside(folder / name) as file:
-            for some in _read(texts, held_out == is_held_out, None):
-                file.write("".join(f"{text}\n" for text in some).encode())
+            for batch in _read(texts, held_out == is_held_out, None):
+                file.write("".join(f"{text}\n" for text in batch).encode())
     note["texts"] = {name: digest_of(folder / name) for name in _TEXTS}
     for extra in ("format", "kind"):
         note.pop(extra)
@@ -299,9 +302,9 @@ def _trainer(settings: dict[str, Any]) -> Any:
 
 
 def _learn(tokenizer: Tokenizer, trainer: Any, batches: Iterator[list[str]]) -> None:
-    """Train on batches of texts, which are produced in this thread."""
-    # The trainer pulls texts from threads of its own. A generator resumed in another thread
-    # corrupted memory there (tokenizers 0.23, Python 3.11), so it pulls from a queue.
+    """Train on batches of texts; this thread produces them."""
+    # The trainer pulls texts in its own threads. A generator resumed in another thread corrupted
+    # memory there (tokenizers 0.23, Python 3.11), so the trainer pulls from a queue.
     waiting: Queue[list[str] | None] = Queue(maxsize=_AHEAD)
     failed: list[BaseException] = []
 

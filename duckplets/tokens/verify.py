@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,15 +21,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport(Reported):
-    """What was found in a folder of token shards.
+    """The result of ``verify``.
 
     Attributes:
         path: The folder, or its address in a store.
-        shards: That the manifest lists.
-        bytes: That were read.
-        seconds: That it took.
-        problems: What is wrong, a sentence each, by file: ``damaged``, ``missing``, ``unlisted``,
-            or of ``another run``.
+        shards: Number of shards in the manifest.
+        bytes: Number of bytes read.
+        seconds: Wall time.
+        problems: Pairs of a path and its problem: ``damaged``, ``missing``, ``unlisted``, or
+            ``of another run``.
     """
 
     path: Path | str
@@ -41,26 +40,26 @@ class VerifyReport(Reported):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there are no problems."""
         return not self.problems
 
 
 @stage("verify")
 def verify(out: str | Path, *, progress: Progress | bool | None = None) -> VerifyReport:
-    """Compare every file of a folder of token shards with its manifest, and look for others.
+    """Compare every file of a folder of token shards with its manifest.
 
     Args:
         out: The folder, or its address, ``s3://bucket/prefix``.
-        progress: Called with bytes read and their number; True for a bar, None for one on a
-            terminal.
+        progress: A function that gets the read and the total bytes; True for a bar, None for a bar
+            on a terminal.
 
     Returns:
-        Also what is wrong: a file that is damaged or missing, a shard that no manifest lists, a
-        manifest of another run.
+        The counts, and the problems: damaged or missing files, unlisted shards, or a manifest of
+        another run.
 
     Raises:
         ShardError: There is no manifest.
-        DamagedFileError: The manifest itself, or the state, is not as it was written.
+        DamagedFileError: The manifest or the state is damaged.
     """
     begun = time.monotonic()
     with opened(out) as place:
@@ -81,22 +80,18 @@ def verify(out: str | Path, *, progress: Progress | bool | None = None) -> Verif
 def _compared(
     place: ShardFolder, manifest: ShardManifest, progress: Progress | bool | None
 ) -> tuple[int, list[tuple[str, str]]]:
-    """Return the bytes read, and what is wrong by file."""
-    expected, there = dict(_expected(manifest)), place.sizes()
-    problems = [(path, "missing") for path in (*expected, MIXTURES) if path not in there]
-    total, done = sum(there.get(path, 0) for path in expected), 0
+    """Return the number of read bytes, and the problems by file."""
+    sizes, expected = place.sizes(), {manifest.tokenizer.path: manifest.tokenizer.sha256}
+    for shard in manifest.shards:
+        expected.update(shard.files)
+    problems = [(path, "missing") for path in (*expected, MIXTURES) if path not in sizes]
+    total, done = sum(sizes.get(path, 0) for path in expected), 0
     with bar(progress, sys.stderr, "bytes", rate=True) as advance:
-        for path in (path for path in expected if path in there):
+        for path in (path for path in expected if path in sizes):
             if not place.has(path, expected[path]):
                 problems.append((path, "damaged"))
-            done += there[path]
+            done += sizes[path]
             if advance is not None:
                 advance(done, total)
-    unlisted = (path for path in there if path.endswith(ENDINGS) and path not in expected)
+    unlisted = (path for path in sizes if path.endswith(ENDINGS) and path not in expected)
     return total, [*problems, *((path, "unlisted") for path in unlisted)]
-
-
-def _expected(manifest: ShardManifest) -> Iterator[tuple[str, str]]:
-    yield manifest.tokenizer.path, manifest.tokenizer.sha256
-    for each in manifest.shards:
-        yield from each.files

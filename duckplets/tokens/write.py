@@ -25,7 +25,7 @@ from duckplets.tokens.manifest import ShardEntry, ShardName, buckets_of
 from duckplets.tokens.spool import METRIC, OFFSETS, Spool
 
 BYTES = 4  # bytes per token in the size of a shard
-_GROUP = 4 << 20  # tokens of a row group, and of row groups read together: about
+_GROUP = 4 << 20  # about how many tokens a row group has, and row groups that are read together
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class Shard(ShardName):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShardJob:
-    """What all shards of an export share, for workers."""
+    """The settings of all shards of an export, for workers."""
 
     folder: Path
     spool: Spool
@@ -64,7 +64,7 @@ class ShardJob:
         return pa.schema(fields + ([("offsets", OFFSETS)] if self.offsets else []))
 
 
-# -- which rows -----------------------------------------------------------------------------------
+# -- the rows of shards ---------------------------------------------------------------------------
 
 
 def plan(
@@ -117,10 +117,10 @@ def _cuts(ends: Integers, size: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def writable(out: Path) -> Iterator[None]:
-    """Create the folder, with errors of the system translated."""
+    """Create the folder, and translate errors of the system."""
     try:
         if not out.parent.is_dir():
-            raise ShardError(f"out={str(out)!r}: there is no folder {out.parent}; make it first")
+            raise ShardError(f"out={str(out)!r}: there is no folder {out.parent}; create it first")
         out.mkdir(exist_ok=True)
         yield
     except OSError as error:
@@ -128,9 +128,8 @@ def writable(out: Path) -> Iterator[None]:
         raise ShardError(f"out={str(out)!r}: cannot write there: {why}") from error
     except pa.ArrowException as error:
         raise ShardError(
-            f"out={str(out)!r}: columns of texts and tokens cannot be made or read: {error}. Those "
-            f"of a row group have 2 GB at most: give a smaller row_group_size. Where a file that "
-            f"an earlier call has left is damaged, give overwrite=True"
+            f"out={str(out)!r}: texts and tokens cannot be written or read: {error}. A row group "
+            f"has at most 2 GB: give a smaller row_group_size, or overwrite=True for damaged files"
         ) from error
 
 
@@ -143,8 +142,8 @@ def write_shard(job: ShardJob, shard: Shard) -> ShardEntry:
 
     if not job.spool.folder.is_dir():
         raise EngineError(
-            f"a worker does not see {job.spool.folder}, where encoded texts wait: shards must be "
-            f"written to a folder that all workers share"
+            f"a worker does not see {job.spool.folder}, the folder of encoded texts: give an out= "
+            f"that all workers share"
         )
     path, schema = inside(job.folder, shard.path, ShardError), job.schema()
     lines = inside(job.folder, shard.tsv, ShardError)

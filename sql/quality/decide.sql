@@ -1,5 +1,5 @@
--- The rows (Arrow quality_rows: place, and what conditions are about) for which a condition on
--- them is true, which is added.
+-- The places of rows (Arrow quality_rows: place, and the columns of a condition). The caller adds the
+-- condition.
 -- Rows: in any order.
 SELECT slot.place
 FROM quality_rows AS slot

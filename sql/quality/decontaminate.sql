@@ -1,5 +1,5 @@
 -- name: create
--- Make the table of n-grams, in a database of its own: which text of which set has which.
+-- Create the table of n-grams, in a separate database: hash, number of the text, evaluation set.
 CREATE TABLE grams (hash UBIGINT NOT NULL, number BIGINT NOT NULL, evaluation BIGINT NOT NULL)
 
 -- name: add
@@ -9,20 +9,20 @@ SELECT hash, number, evaluation
 FROM incoming
 
 -- name: sort
--- Put every n-gram of a set once, with the first text that has it.
+-- Store every n-gram of a set once, with the first text that has it.
 CREATE TABLE known AS
 SELECT hash, evaluation, min(number) AS number
 FROM grams
 GROUP BY hash, evaluation
 
 -- name: count
--- How many n-grams there are.
+-- The number of n-grams.
 SELECT count(DISTINCT hash)
 FROM known
 
 -- name: matches
--- How many n-grams of records (Arrow incoming: text, gram, hash) are known, and the first of them.
--- Rows: one for each text that has any, in any order.
+-- The number of known n-grams of each record (Arrow incoming: text, gram, hash), and the first one.
+-- Rows: one for each text with a known n-gram, in any order.
 SELECT
     incoming.text,
     count(DISTINCT incoming.gram) AS matches,
@@ -33,8 +33,8 @@ JOIN known ON known.hash = incoming.hash
 GROUP BY incoming.text
 
 -- name: by_set
--- How many records and n-grams of records (Arrow incoming: text, gram, hash) each set has.
--- Rows: one for each set that has any, in any order.
+-- The number of matching records and n-grams (Arrow incoming: text, gram, hash) of each set.
+-- Rows: one for each set with a match, in any order.
 SELECT
     known.evaluation, count(DISTINCT incoming.text) AS contaminated, count(*) AS matches
 FROM incoming
@@ -42,13 +42,13 @@ JOIN known ON known.hash = incoming.hash
 GROUP BY known.evaluation
 
 -- name: forget
--- Forget what was marked at a version against an evaluation set, for what is found now.
+-- Delete the marks of a version against an evaluation set, before new ones are stored.
 -- Parameters: $version, $against.
 DELETE FROM contaminations
 WHERE version = $version AND against = $against AND action = 'mark'
 
 -- name: store
--- Store what was found (Arrow incoming: record_key, matches, ngram, evaluation).
+-- Store contaminated records (Arrow incoming: record_key, matches, ngram, evaluation).
 -- Parameters: $version, $against, $action, $settings (JSON).
 INSERT INTO contaminations
 SELECT $version, $against, record_key, matches, ngram, evaluation, $action, $settings

@@ -1,6 +1,7 @@
 -- name: counts
--- How many rows of each source that is there ended how, with the first of each.
--- Parameters: $examples (rows of each).
+-- The number of rows of each outcome, gate and rule in the sources of the newest version, with the
+-- first ones.
+-- Parameters: $examples (rows of each outcome).
 -- Rows: by source, outcome, gate and rule.
 SELECT
     judgements.source, judgements.outcome, judgements.gate, judgements.rule, count(*) AS "rows",
@@ -11,7 +12,7 @@ GROUP BY ALL
 ORDER BY ALL
 
 -- name: why
--- What became of the rows of an id, with their texts.
+-- The outcomes of the rows of an id, with their texts.
 -- Parameters: $record (a record id; or SOURCE:ROW).
 -- Rows: by source and row.
 SELECT
@@ -40,7 +41,7 @@ WHERE
     AND struct_extract(judgements.metrics, $metric) IS NOT NULL
 
 -- name: sources_with_metrics
--- The sources of the newest version of which rows were measured.
+-- The sources of the newest version with measured rows.
 -- Rows: by name.
 SELECT DISTINCT judgements.source
 FROM judgements

@@ -1,5 +1,5 @@
 -- name: last
--- The last whole intake of a source that is there, through gates.
+-- The last whole intake through gates of a source in the newest version.
 -- Parameters: $name, $unpublished.
 -- Rows: one, or none.
 SELECT
@@ -15,7 +15,7 @@ ORDER BY acquisitions.acquisition_id DESC
 LIMIT 1
 
 -- name: totals
--- What a source, published or not, has given through gates so far.
+-- The records and bytes that gates have accepted of a source so far, published or not.
 -- Parameters: $name, $unpublished.
 SELECT
     coalesce(sum(acquisitions.accepted), 0)::BIGINT AS accepted,
@@ -27,7 +27,7 @@ WHERE
     AND (sources.removed_version IS NULL OR sources.removed_version = $unpublished)
 
 -- name: begin
--- Note an intake; returns its number.
+-- Store the start of an intake; returns its number.
 -- Parameters: $source_id, $source, $kind, $uri, $quality (JSON), $fingerprint, $condition,
 -- $size_mb, $row_limit, $first_record_key, $last_row, $rows_digest, $cursor (JSON), $version,
 -- $duckplets.
@@ -39,8 +39,8 @@ SELECT
 FROM acquisitions
 RETURNING acquisition_id
 
--- name: go_on
--- An unfinished intake of a source.
+-- name: unfinished
+-- The unfinished intake of a source.
 -- Parameters: $source_id, $unpublished.
 SELECT
     acquisition_id, "read", accepted, filtered, rejected, unreadable, accepted_bytes, last_row,
@@ -49,7 +49,7 @@ FROM acquisitions
 WHERE source_id = $source_id AND version = $unpublished
 
 -- name: save
--- Note how far an intake has come.
+-- Store the position of an intake.
 -- Parameters: $acquisition_id, $read, $accepted, $filtered, $rejected, $unreadable,
 -- $accepted_bytes, $last_row, $rows_digest, $cursor (JSON), $size_mb, $row_limit.
 UPDATE acquisitions
@@ -68,20 +68,20 @@ SET
 WHERE acquisition_id = $acquisition_id
 
 -- name: finish
--- Note that an intake is whole.
+-- Mark an intake as whole.
 -- Parameters: $acquisition_id, $version.
 UPDATE acquisitions
 SET version = $version, ended_at = now()::TIMESTAMP
 WHERE acquisition_id = $acquisition_id
 
 -- name: forget
--- Delete what was decided on the rows of a removed source, before another has its name.
+-- Delete the decisions on the rows of a removed source, before another source gets its name.
 -- Parameters: $name, $source_id.
 DELETE FROM judgements
 WHERE source = $name AND source_id <> $source_id
 
 -- name: forget_rejected
--- Delete the rejected rows of a removed source likewise.
+-- Delete the rejected rows of a removed source, too.
 -- Parameters: $name, $source_id.
 DELETE FROM rejected_rows
 WHERE source_id IN (SELECT source_id FROM sources WHERE name = $name) AND source_id <> $source_id
@@ -97,8 +97,8 @@ WHERE
 ORDER BY record_key
 
 -- name: known_ids
--- Of the ids of rows (Arrow incoming: record_id) those of records that are there.
--- Parameters: $unpublished (marks those of the same intake, or NULL).
+-- The ids of rows (Arrow incoming: record_id) that records already have.
+-- Parameters: $unpublished (marks records of the same intake, or NULL).
 SELECT record_id, arg_max(content_hash, record_key) AS content_hash
 FROM records
 WHERE
@@ -107,13 +107,13 @@ WHERE
 GROUP BY record_id
 
 -- name: starts
--- How the hashes of texts begin.
+-- The beginnings of the hashes of texts.
 SELECT start
 FROM record_hashes
 
 -- name: known_digests
--- Of texts (Arrow incoming: digest, start) those of records that are there. Few are, so hashes are
--- asked first, and then which of these are of records that are gone.
+-- The texts (Arrow incoming: digest, start) that records already have. Few texts are known, so
+-- hashes are searched first, and then removed records are excluded.
 -- Parameters: $unpublished, $source_id: of the intake, or NULL.
 WITH found AS MATERIALIZED (
     SELECT record_key, digest
@@ -149,7 +149,7 @@ SELECT
 FROM judged
 
 -- name: append_rejected
--- Append rejected (Arrow), rows with all that a record has.
+-- Append rejected (Arrow), rows with all fields of a record.
 -- Parameters: $acquisition_id, $source_id.
 INSERT INTO rejected_rows
 SELECT
@@ -158,10 +158,9 @@ SELECT
 FROM rejected
 
 -- name: came_meanwhile
--- Mark the unpublished records whose texts came in otherwise since, and forget that they are
--- records.
+-- Mark the unpublished records as removed whose texts another source has stored since the start.
 -- Parameters: $source_id, $version, $acquisition_id.
--- Rows: one a record, its key.
+-- Rows: one for each record, its key.
 UPDATE records
 SET removed_version = $version
 WHERE
@@ -182,20 +181,20 @@ WHERE
 RETURNING record_key
 
 -- name: reject_keys
--- Note that records (Arrow taken: record_key) are none.
+-- Mark the rows of records (Arrow taken: record_key) as rejected.
 -- Parameters: $gate, $rule.
 UPDATE judgements
 SET outcome = 'rejected', gate = $gate, rule = $rule, record_key = NULL
 WHERE record_key IN (SELECT record_key FROM taken)
 
 -- name: measured
--- Note by which settings metrics were taken, if that is not known.
+-- Store the settings of a measurement, if they are new.
 -- Parameters: $measured, $keys (JSON).
 INSERT INTO measurings
 SELECT $measured, $keys
 WHERE $measured NOT IN (SELECT measured FROM measurings)
 
 -- name: measurings
--- By which settings metrics were taken.
+-- The settings of all measurements.
 SELECT measured, keys
 FROM measurings

@@ -1,5 +1,5 @@
 -- name: append_unjudged
--- Note the records of the newest version that no gate has seen: accepted, and not measured yet.
+-- Append the records of the newest version that no gate has seen, as accepted and not measured.
 INSERT INTO judgements
 WITH unjudged AS MATERIALIZED (
     SELECT record_key, record_id, source_id
@@ -28,7 +28,7 @@ JOIN record_hashes ON record_hashes.record_key = unjudged.record_key
 JOIN sizes ON sizes.record_key = unjudged.record_key
 
 -- name: fields
--- What gates need of records (Arrow wanted: record_key) besides their texts.
+-- The fields of records (Arrow wanted: record_key) that gates need, without texts.
 -- Rows: by record_key.
 SELECT
     any_value(records.date) AS date, any_value(records.group_key) AS group_key,
@@ -42,21 +42,21 @@ GROUP BY records.record_key
 ORDER BY records.record_key
 
 -- name: rows
--- The rows that other thresholds may end otherwise: those of sources that are there, accepted and
--- still a record, or rejected. Of rejected ones, whether their texts were kept.
+-- The rows whose outcome other thresholds may change: rejected rows and live records, of sources in
+-- the newest version. The column has_text says whether the text of a rejected row was stored.
 -- Parameters: $unpublished, $low, $high (numbers, both included).
 -- Rows: by number.
-WITH kept AS (SELECT source_id, "row" FROM rejected_rows)
+WITH stored AS (SELECT source_id, "row" FROM rejected_rows)
 
 SELECT
     judgements.judgement_key AS number, judgements.source, judgements.record_key,
     judgements.outcome, judgements.gate, judgements.rule, judgements.digest,
     judgements.measured, judgements.metrics,
-    judgements.outcome = 'accepted' OR kept.row IS NOT NULL AS has_text
+    judgements.outcome = 'accepted' OR stored.row IS NOT NULL AS has_text
 FROM judgements
 JOIN sources ON sources.source_id = judgements.source_id AND sources.removed_version IS NULL
 LEFT JOIN acquisitions ON acquisitions.acquisition_id = judgements.acquisition_id
-LEFT JOIN kept ON kept.source_id = judgements.source_id AND kept.row = judgements.row
+LEFT JOIN stored ON stored.source_id = judgements.source_id AND stored.row = judgements.row
 LEFT JOIN records ON records.record_key = judgements.record_key
 WHERE
     judgements.judgement_key BETWEEN $low AND $high
@@ -68,8 +68,8 @@ WHERE
 ORDER BY number
 
 -- name: shared
--- Those of the rows (Arrow candidates: number, passes) that share a text or an id with another one.
--- Rows: in the order in which they came.
+-- The rows (Arrow candidates: number, passes) that share a text or an id with another row.
+-- Rows: in the order of arrival.
 WITH rows AS (
     SELECT
         candidates.number, candidates.passes, judgements.record_id, judgements.digest,
@@ -86,7 +86,7 @@ WHERE
     OR record_id IN (SELECT record_id FROM rows GROUP BY record_id HAVING count(*) > 1)
 ORDER BY began, acquisition_id NULLS FIRST, row
 
--- name: kept_texts
+-- name: rejected_texts
 -- The sections of some rejected rows (Arrow wanted: number).
 -- Rows: by number.
 SELECT wanted.number, rejected_rows.sections
@@ -97,14 +97,14 @@ JOIN rejected_rows
 ORDER BY wanted.number
 
 -- name: set_metrics
--- Store what was measured of rows (Arrow judged: number, measured, metrics).
+-- Store the metrics of rows (Arrow judged: number, measured, metrics).
 UPDATE judgements
 SET metrics = judged.metrics, measured = judged.measured
 FROM judged
 WHERE judgements.judgement_key = judged.number
 
 -- name: change
--- Note how rows end now (Arrow changed: number, outcome, gate, rule, record_key).
+-- Store the new outcome of rows (Arrow changed: number, outcome, gate, rule, record_key).
 UPDATE judgements
 SET
     outcome = changed.outcome,
@@ -115,7 +115,7 @@ FROM changed
 WHERE judgements.judgement_key = changed.number
 
 -- name: whole_records
--- Records (Arrow wanted: number, record_key) as rejected_rows has them.
+-- Records (Arrow wanted: number, record_key) in the columns of rejected_rows.
 -- Rows: by number.
 WITH texts AS (
     SELECT
@@ -154,14 +154,14 @@ LEFT JOIN conversations ON conversations.record_key = wanted.record_key
 LEFT JOIN record_prefixes ON record_prefixes.record_key = wanted.record_key
 ORDER BY wanted.number
 
--- name: keep
+-- name: append_rejected
 -- Append rejected (Arrow), whole records.
 INSERT INTO rejected_rows BY NAME
 SELECT * EXCLUDE (number)
 FROM rejected
 
--- name: kept
--- Rejected rows (Arrow wanted: number, place) of which records are to be made.
+-- name: rejected
+-- Rejected rows (Arrow wanted: number, place) that become records.
 -- Rows: by place.
 SELECT
     wanted.number, judgements.digest, rejected_rows.*, sources.trust AS source_trust
@@ -172,7 +172,7 @@ JOIN rejected_rows
     ON rejected_rows.source_id = judgements.source_id AND rejected_rows.row = judgements.row
 ORDER BY wanted.place
 
--- name: forget_kept
+-- name: forget_rejected
 -- Delete rejected rows that are records now (Arrow wanted: number).
 DELETE FROM rejected_rows
 WHERE (source_id, row) IN (
@@ -181,9 +181,9 @@ WHERE (source_id, row) IN (
     JOIN judgements ON judgements.judgement_key = wanted.number
 )
 
--- name: order_of_kept
--- Rejected rows (Arrow wanted: number) of which records are to be made.
--- Rows: in the order in which they came.
+-- name: order_of_rejected
+-- Rejected rows (Arrow wanted: number) that become records.
+-- Rows: in the order of arrival.
 SELECT wanted.number, judgements.source_id
 FROM wanted
 JOIN judgements ON judgements.judgement_key = wanted.number

@@ -1,5 +1,5 @@
 -- name: texts
--- What regular expressions find in texts. Densities are made of these counts when it is decided.
+-- Counts of the matches of regular expressions in texts. Densities follow when rows are decided.
 -- Parameters: $email, $no_email, $digits (in every text with one of the following), $phone, $ssn,
 --     $number, $ipv4, $reserved, $rare (in every text with one of the following), $groups, $ipv6,
 --     $reserved6, $iban, $card, $emphasis, $keyword (regular expressions), $phrases (lower case),
@@ -39,7 +39,7 @@ found AS (
             regexp_extract_all(rare, $groups),
             lambda found: regexp_full_match(found, $ipv6) AND NOT regexp_matches(found, $reserved6)
         ) AS ipv6_addresses,
-        -- Digits, and letters from 10, of what looks like the number of an account, the check last.
+        -- Digits (letters count from 10) of possible account numbers, with the checksum last.
         list_transform(
             list_transform(
                 regexp_extract_all(rare, $iban), lambda found: replace(found, ' ', '')
@@ -49,7 +49,7 @@ found AS (
                 lambda sign: ord(sign) - CASE WHEN sign > '9' THEN 55 ELSE 48 END
             )
         ) AS accounts,
-        -- Digits of what looks like the number of a card, the last first.
+        -- Digits of possible card numbers, from the last to the first.
         list_transform(
             regexp_extract_all(numeric, $card),
             lambda found: string_split(reverse(replace(replace(found, ' ', ''), '-', '')), '')
@@ -72,7 +72,7 @@ SELECT
         account,
         lambda rest, digit: (rest * CASE WHEN digit > 9 THEN 100 ELSE 10 END + digit) % 97
     ) = 1)) AS ibans,
-    -- Luhn: of every second digit from the right the double, of which the digits are added.
+    -- Luhn: double every second digit from the right, and add all digits of the results.
     len(list_filter(numbers, lambda digits: list_sum(list_transform(
         digits,
         lambda digit, i: CASE
@@ -88,7 +88,7 @@ SELECT
 FROM found
 
 -- name: lines
--- What Gopher, C4 and FineWeb ask of lines, but for those that repeat.
+-- Counts of lines for the rules of Gopher, C4 and FineWeb, except for repeated lines.
 -- Parameters: $solid, $least_words, $ended, $cut, $citation, $policy, $boundary, $abbreviation,
 --     $end_of_sentence (regular expressions), $longest_word, $short_line (characters).
 -- Rows: one for each of `quality_texts` (place, text), in any order.
@@ -102,7 +102,7 @@ WITH lines AS (
     FROM quality_texts
 ),
 
--- C4 looks at lines that have some words and none too long, and end like a sentence.
+-- C4 uses lines that have some words, no word too long, and the end of a sentence.
 ended AS (
     SELECT
         *,
@@ -111,7 +111,7 @@ ended AS (
                 list_filter(
                     filled,
                     lambda line: regexp_matches(line, $least_words) AND CASE
-                        -- Few lines are split, fewer at all white space, for that takes long.
+                        -- Few lines are split, and fewer at all white space, for a split is slow.
                         WHEN length(line) <= $longest_word THEN true
                         WHEN list_max(list_transform(
                             string_split(line, ' '), lambda word: length(word)
@@ -137,16 +137,16 @@ script AS (
 ),
 
 policy AS (
-    SELECT *, list_filter(plain, lambda line: NOT regexp_matches(line, $policy)) AS kept
+    SELECT *, list_filter(plain, lambda line: NOT regexp_matches(line, $policy)) AS content
     FROM script
 ),
 
--- Sentences are counted in all kept lines at once; no white space stands around these.
+-- Sentences are counted in all remaining lines at once, without white space around the lines.
 joined AS (
     SELECT
         *,
         array_to_string(
-            list_transform(kept, lambda line: regexp_replace(line, '\s+$', '')), chr(1)
+            list_transform(content, lambda line: regexp_replace(line, '\s+$', '')), chr(1)
         ) AS body
     FROM policy
 )
@@ -164,7 +164,7 @@ SELECT
     len(list_filter(filled, lambda line: regexp_matches(line, '^\s*[•-]'))) AS bullet_lines,
     len(list_filter(filled, lambda line: regexp_matches(line, '(?:\.\.\.|…)\s*$')))
         AS ellipsis_lines,
-    len(kept) + len(regexp_extract_all(body, $boundary))
+    len(content) + len(regexp_extract_all(body, $boundary))
     - len(regexp_extract_all(body, $abbreviation)) AS sentences,
     len(list_filter(ended, lambda line: contains(line, 'lorem ipsum'))) AS lorem_ipsum,
     len(list_filter(plain, lambda line: contains(line, '{'))) AS curly_brackets,
@@ -174,9 +174,9 @@ SELECT
 FROM joined
 
 -- name: terms
--- Terms of a domain in texts, and of how many categories these are.
+-- The number of terms of a domain in texts, and of their categories.
 -- Parameters: $terms (a regular expression).
--- Rows: one for each of `quality_texts` (place, text) that has any, in any order.
+-- Rows: one for each of `quality_texts` (place, text) with a term, in any order.
 WITH found AS (
     SELECT place, unnest(regexp_extract_all(lower(text), $terms)) AS term FROM quality_texts
 ),
@@ -198,10 +198,9 @@ JOIN quality_terms ON quality_terms.term = counted.term
 GROUP BY counted.place
 
 -- name: profanity
--- Words of a list in texts, and its phrases.
--- Parameters: $words, $phrases (regular expressions), $apart (what words are cut at), $longest
---     (characters that stand between white space; what is longer is no word).
--- Rows: one for each of `quality_texts` (place, text) that has any, in any order.
+-- The number of words and phrases of a list in texts.
+-- Parameters: $words, $phrases, $separators (regular expressions), $longest (characters of a word).
+-- Rows: one for each of `quality_texts` (place, text) with a match, in any order.
 WITH tokens AS (
     SELECT place, unnest(regexp_extract_all(lower(text), '\S+')) AS token FROM quality_texts
 ),
@@ -214,7 +213,7 @@ judged AS (
         greatest(
             regexp_full_match(token, $words)::BIGINT,
             len(list_filter(
-                string_split_regex(token, $apart), lambda part: regexp_full_match(part, $words)
+                string_split_regex(token, $separators), lambda part: regexp_full_match(part, $words)
             ))
         ) AS hits
     FROM (SELECT DISTINCT token FROM counted WHERE length(token) <= $longest)

@@ -1,6 +1,6 @@
 -- name: words
--- The words of texts: runs of letters, digits and marks in lower case; in scripts without spaces
--- each character; of a text without any what white space parts.
+-- The words of texts: runs of letters, digits and marks in lower case. In scripts without spaces
+-- each character is a word. A text without such words is split at white space.
 -- Parameters: $alone (a character of such scripts), $word, $solid (regular expressions).
 -- Rows: one for each of `gram_texts` (place, text), in any order.
 WITH spread AS (
@@ -28,7 +28,7 @@ FROM gram_words
 ORDER BY place
 
 -- name: create
--- Make the table of buckets, in a database of its own: which text has which band.
+-- Create the table of buckets, in a separate database: the bands of each text.
 CREATE TABLE buckets (bucket UBIGINT NOT NULL, place BIGINT NOT NULL)
 
 -- name: add
@@ -38,7 +38,7 @@ SELECT bucket, place
 FROM incoming
 
 -- name: firsts
--- Every text with the first one of a bucket that has both.
+-- Pairs of the first text of a bucket and each other text in it.
 -- Rows: each pair once, by place.
 WITH shared AS (
     SELECT bucket, min(place) AS one
@@ -53,7 +53,7 @@ WHERE buckets.place > shared.one
 ORDER BY shared.one, buckets.place
 
 -- name: neighbours
--- Every text with the 16 before it in a bucket of more than two: of two one is the first.
+-- Pairs of each text and the 16 texts before it, in buckets of more than two.
 -- Rows: each pair once, by place.
 WITH crowded AS (
     SELECT bucket
@@ -78,7 +78,7 @@ FROM pairs
 ORDER BY one, place
 
 -- name: forget
--- Forget the clusters that were marked at a version, for those that are found now.
+-- Delete the marked clusters of a version, before new ones are stored.
 -- Parameters: $version.
 DELETE FROM clusters
 WHERE version = $version AND action = 'mark'

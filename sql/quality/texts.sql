@@ -1,8 +1,8 @@
 -- name: places
 -- The records of a version that have text, with its size in bytes.
 -- Parameters: $version, $splits (names, in order, NULL for all), $sources (names, NULL for all),
--- $without (name of a source to leave out, or NULL).
--- Rows: by split in that order, source_id and record_key: what comes first is what survives.
+-- $without (name of an excluded source, or NULL).
+-- Rows: by split in that order, source_id and record_key. The first of equal texts survives.
 WITH sizes AS (
     SELECT record_key, sum(strlen(text))::BIGINT AS size
     FROM sections
@@ -26,7 +26,7 @@ WHERE
 ORDER BY split, records.source_id, records.record_key
 
 -- name: sections
--- The texts of some records (Arrow wanted: record_key).
+-- The texts of records (Arrow wanted: record_key).
 -- Parameters: $low and $high, the least and the greatest key.
 -- Rows: by record and position, one for each section that is not rejected.
 SELECT sections.record_key, sections.text
@@ -36,7 +36,7 @@ WHERE sections.record_key BETWEEN $low AND $high AND sections.role <> 'rejected'
 ORDER BY sections.record_key, sections.position
 
 -- name: record_ids
--- What requested records are called (Arrow requests: place, record_key).
+-- The ids of requested records (Arrow requests: place, record_key).
 -- Rows: by place.
 SELECT requests.place, records.record_id
 FROM requests
@@ -51,8 +51,7 @@ SET removed_version = $version
 WHERE removed_version IS NULL AND record_key IN (SELECT record_key FROM gone)
 
 -- name: by_source
--- How many records were looked at (Arrow seen: record_key, found), and how many were found, by
--- source and split.
+-- The numbers of checked records (Arrow seen: record_key, found) and of found ones.
 -- Rows: by source_id and split.
 SELECT
     sources.name AS source,

@@ -1,5 +1,5 @@
 -- name: without
--- How many records of splits at a version have no text.
+-- The number of records without text, in splits at a version.
 -- Parameters: $version, $splits (names), $sources (names, NULL for all).
 SELECT count(*)
 FROM records
@@ -12,8 +12,8 @@ WHERE
     AND records.record_key NOT IN (SELECT record_key FROM stored_sections WHERE role <> 'rejected')
 
 -- name: details
--- What requested records (Arrow requests: place, record_key) are called, and what gates noted of
--- them: the preset they passed, where a score for code counts as code, and what was measured.
+-- The ids of requested records (Arrow requests: place, record_key), the presets that accepted them
+-- (code for a preset with a code score), and their metrics.
 -- Parameters: $low and $high, the least and the greatest key.
 -- Rows: by place.
 WITH judged AS (
@@ -40,6 +40,6 @@ LEFT JOIN judged ON judged.record_key = requests.record_key
 ORDER BY requests.place
 
 -- name: judged
--- What tells whether the notes of gates have changed.
+-- Numbers that change whenever the decisions of gates change.
 SELECT count(*), count(metrics), count(DISTINCT measured), coalesce(max(judgement_key), 0)
 FROM judgements

@@ -19,7 +19,7 @@ TOO_MUCH = {
     "a number of base 60": ("YAML", "a: 1" + ":1" * 50_000, "a number of more than 100 digits"),
     "no int": ("YAML", "a:\n  b: !!int ''", "is not YAML: a value is not what its tag says"),
     "no day": ("YAML", "2001-99-99", "is not YAML: month must be in 1..12"),
-    "a key twice": ("YAML", "a: 1\na: 2", "line 2: 'a' comes twice"),
+    "a key twice": ("YAML", "a: 1\na: 2", "line 2: key 'a' is repeated"),
     "half a pair": ("YAML", r'"\ud800"', "holds half of a pair of characters"),
     **{  # parsed, each takes seconds and a gigabyte
         f"a key {key[:9]}": ("TOML", f"a = 1\n{key} = 1", "deeply: line 2: a key of over 100 parts")

@@ -118,14 +118,14 @@ REFUSED = {
     "position = ?": r"\?",
     "#1 = 1": "#",
     # what is not the same twice
-    "random() > 0.5": "whenever it is drawn",
-    "date < now()": "whenever it is drawn",
-    "created_at < current_timestamp": "whenever it is drawn",
+    "random() > 0.5": "the same at any time",
+    "date < now()": "the same at any time",
+    "created_at < current_timestamp": "the same at any time",
     "created_at::timestamptz = '2024-01-01'": "cast to timestamp",
     "created_at at time zone 'UTC' = '2024-01-01'": "time zone",
     "strptime(text, heading) is null": "format is quoted",
     # columns
-    "records.date is null": "write date alone",
+    "records.date is null": "so write date",
     "langauge = 'en'": "unknown column langauge",
     "record_key = 1": "unknown column record_key",
     # syntax that is left out
@@ -319,7 +319,7 @@ WRONG_PAIRS = [
     ("anchor.dat = negative.date", "did you mean 'date'"),
     ("anchor.text", "is a value"),
     ("anchor = negative", "column anchor"),
-    ("anchor.date < now() and negative.position = 0", "whenever"),
+    ("anchor.date < now() and negative.position = 0", "the same at any time"),
 ]
 
 

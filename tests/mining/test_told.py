@@ -72,7 +72,7 @@ def test_stored_recipes_are_mined_except_those_with_other_negatives(corpus):
     assert made(report) == {("open", "chores", "train"), ("asks", "chores", "train")}
     (note,) = corpus.mine("chance", source="chores", split="train").notes[:1]
     assert "no sampler will use these candidates; remove its by, or set it to 'bm25'" in note
-    with pytest.raises(RecipeError, match="'same_record' takes those of the anchor's own"):
+    with pytest.raises(RecipeError, match="'same_record' takes sections of the anchor's own"):
         corpus.mine("own")
     for name in ("open", "asks"):
         corpus.remove(recipe=name)

@@ -192,7 +192,7 @@ def test_wrong_evaluation_sets_are_refused(tmp_path):
         (tmp_path / "short.jsonl", {"text": "x"}, SourceError, "x"),
         (tmp_path / "eval.xyz", {}, SourceError, "its format cannot be told"),
         (tmp_path / "texts", {"text": "q"}, SourceError, "text= is for files with columns"),
-        ("test", {"text": "q"}, SourceError, "is of the corpus"),
+        ("test", {"text": "q"}, SourceError, "is in the corpus"),
         ("test", {"ngram": 0}, SamplerError, "ngram=0: give an integer from 1"),
         ("test", {"action": "drop"}, SamplerError, "give 'mark' or 'remove'"),
         (3, {}, SourceError, "source"),

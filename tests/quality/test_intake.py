@@ -200,15 +200,15 @@ def test_the_same_command_reads_only_what_was_appended(corpus, tmp_path, gate):
     assert (report.read, report.added) == (3, 3)
     check(corpus)
     written(path, [GOOD.format(i) for i in range(1, 12)])
-    with pytest.raises(dp.SourceError, match="its first 8 rows, read before, are not what they"):
+    with pytest.raises(dp.SourceError, match="its first 8 rows, read before, have changed"):
         take(corpus, source, **gate)
     written(path, ["another"])
-    with pytest.raises(dp.SourceError, match="are not what they were"):
+    with pytest.raises(dp.SourceError, match="read before, have changed"):
         take(corpus, source, **gate)
     assert len(texts(corpus)) == 8
     if not gate:
         with pytest.raises(
-            dp.SourceError, match=r"another quality \(copyright\): judge\(\) applies"
+            dp.SourceError, match=r"another quality \(copyright\): quality\(apply=...\) applies"
         ):
             take(corpus, source, quality=Quality(language=None, copyright=()))
     corpus.remove("s")
@@ -261,7 +261,7 @@ def test_a_cap_is_passed_by_one_record_at_most_and_a_larger_one_goes_on(tmp_path
 
 
 WRONG = [
-    ({"where": "role = 'x'"}, "role is no column of a row; these are record_id, source"),
+    ({"where": "role = 'x'"}, "role is no column of a row; the columns are record_id, source"),
     ({"where": "trust >"}, "not a condition"),
     ({"where": "read_text('x') = ''"}, "read_text"),
     ({"where": 5}, "give a condition in SQL"),

@@ -183,7 +183,7 @@ def test_shifts_are_told_against_a_source_and_a_version(corpus):
     assert {row["source"] for row in corpus.quality(against="s").rows} == {"other"}
     for against, said in (
         ("nobody", "no source of that name has metrics"),
-        (9, "there are versions 1 to 3"),
+        (9, "give a version from 1 to 3"),
     ):
         with pytest.raises(dp.errors.QualityError, match=said):
             corpus.quality(against=against)

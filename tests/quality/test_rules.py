@@ -220,11 +220,11 @@ KEPT = [
     ({}, ("body",), None, []),
     ({"meta": ["note", "License"]}, ("note",), ("MIT",), ["1", "2", "3"]),
     ({"meta": ["note"]}, ("note",), None, ["1"]),
-    ({}, ("note",), None, "'note' for required=: keep it with meta=['note']"),
-    ({}, ("day",), None, "kept are title, body, id, date"),
-    ({}, (), ("mit",), "'license' for licenses=: keep it with meta=['license']"),
+    ({}, ("note",), None, "'note' for required=: give meta=['note']"),
+    ({}, ("day",), None, "it stores title, body, id, date"),
+    ({}, (), ("mit",), "'license' for licenses=: give meta=['license']"),
     (None, ("title", "body"), None, []),
-    (None, ("author",), None, "'author' for required=: leave out required="),
+    (None, ("author",), None, "'author' for required=: omit required="),
 ]
 
 

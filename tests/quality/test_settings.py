@@ -131,7 +131,7 @@ def test_wrong_settings():
     with pytest.raises(dp.errors.QualityError, match="expected a function"):
         dp.plugins.register_gate("mine", 3)
     dp.plugins.register_gate("words", lambda texts: [True] * len(texts))
-    with pytest.raises(dp.errors.QualityError, match="gate name 'words' is taken"):
+    with pytest.raises(dp.errors.QualityError, match="gate name 'words' is the name of a metric"):
         dp.Quality(gates=("bytes > 3",))
 
 

@@ -44,7 +44,7 @@ WRONG = [
     (lambda: near_date(1.5), "near_date=1.5: give an integer from -"),
     (lambda: near_date(-(10**9)), "near_date=-10+: give an int"),
     (lambda: role("anchor", where="dat > 1"), "unknown column dat"),
-    (lambda: any_section(where="anchor.date is null"), "write date alone"),
+    (lambda: any_section(where="anchor.date is null"), "so write date"),
     (lambda: any_section(where=1), "where=1: give text or None"),
     (lambda: sql("date is null"), "anchor.date or negative.date"),
     (lambda: TextRecipe("a", near_date(1)), "selector: near_date"),

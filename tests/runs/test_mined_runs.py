@@ -326,7 +326,7 @@ def test_negatives_that_are_gone_or_others_are_refused(corpus):
     told.write_bytes(whole[:-9])
     with pytest.raises(DamagedFileError, match=f"{told.name}: it is not as it was written"):
         corpus.resume(negatives=dp.Negatives(by="bm25", range_max=3))
-    with pytest.raises(DamagedFileError, match="delete the folder"):
+    with pytest.raises(DamagedFileError, match="Delete the folder"):
         corpus.sampler(mixture={"s0": 1})
     told.write_bytes(whole)
     corpus.close()

@@ -330,7 +330,7 @@ def test_addresses_with_secrets_are_refused_and_not_shown(tmp_path):
             with pytest.raises(dp.SourceError) as caught:
                 make(address, text="t")
             assert SECRET not in str(caught.value)
-            assert "credentials come from AWS_*" in str(caught.value)
+            assert "set credentials in AWS_*" in str(caught.value)
         result = cli("ingest", tmp_path / "c.duckdb", address, "--text", "t", "--format", "csv")
         assert result.exit_code
         assert SECRET not in result.output

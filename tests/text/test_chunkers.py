@@ -72,14 +72,14 @@ WRONG = [
     ({"chunker": 3}, "chunker=3: expected a name, such as 'sentences'"),
     ({"chunker": {"name": "mine", "size": 2}}, "unknown key 'size'; keys: name, version"),
     ({"chunker": {"version": "2"}}, "chunker: name is missing"),
-    ({"chunker": {"name": "windows"}}, "stands for chunker=None"),
-    ({"chunker": "code", "summary_tokens": 9}, "summary_tokens=9: a chunker gives its own"),
+    ({"chunker": {"name": "windows"}}, "means chunker=None"),
+    ({"chunker": "code", "summary_tokens": 9}, "summary_tokens=9: a chunker makes its own"),
 ]
 
 
 UNREGISTERED = [
     (("sentences", list, 1), "'sentences' is taken: it is built in"),
-    (("windows", list, 1), "stands for chunker=None"),
+    (("windows", list, 1), "means chunker=None"),
     (("", list, 1), "chunker: name='': give"),
     (("mine", "list", 1), "is 'list': expected a function"),
     (("mine", list, 1.5), "version 1.5: expected a number or a text"),
@@ -99,7 +99,7 @@ def test_wrong_settings_and_registrations_are_refused():
 # ---- what a function gives
 
 NONSENSE = [
-    ([(0, 28, "window", 0.5)], "has a weight, which a corpus cannot keep.*summary_weight="),
+    ([(0, 28, "window", 0.5)], "has a weight, which a corpus cannot store.*summary_weight="),
     ([(0, 28, "heading")], "kind 'heading': expected 'window' or 'summary'"),
     ([(0, 28, "window", 1, 2)], "is no span"),
     (["ab"], "'ab' is no span"),
@@ -110,7 +110,7 @@ NONSENSE = [
     ([(3, 28), (0, 28)], r"\(0, 28\) comes after \(3, 28\): expected ascending spans, each once"),
     ([(0, 28), (0, 3, "summary"), (4, 7, "summary")], "is a second summary"),
     (None, "returned None: expected a list of spans"),
-    ([], "left out character 0, 'O': what is not white space lies in a window"),
+    ([], "left out character 0, 'O': windows must contain all"),
     ([(0, 13), (14, 28)], r"left out character 13, '\.'"),
     ([(0, 13), (14, 28), (0, 28, "summary")], r"left out character 13, '\.'"),
     ([(0, 28), (14, 16)], r"\(14, 16\) is white space alone"),

@@ -51,7 +51,7 @@ WRONG = [
         lambda: Field("k", "v", 1.5),
         "prefix field 'k': presence=1.5: give a finite number from 0 to 1",
     ),
-    (lambda: Field("k", "v", column="date"), "give values, or the column to take them from"),
+    (lambda: Field("k", "v", column="date"), "give values or column, not both"),
     (lambda: Field("k", column=" "), "column=' ': give the name of a column"),
     (
         lambda: Prefix(-0.1, [[SOURCE]]),
@@ -69,12 +69,9 @@ WRONG = [
     (plain(variants={}), "prefix: variants={}: give a list of a list of Field"),
     (
         plain(variants=[[{"key": "k", "value": "v"}]]),
-        "prefix field: unknown key 'value' (did you mean 'values'?)",
+        "prefix: variants[0][0]: unknown key 'value' (did you mean 'values'?)",
     ),
-    (
-        plain(variants=[["k"]]),
-        "prefix field: give a table of key, values, presence, column, not 'k'",
-    ),
+    (plain(variants=[["k"]]), "prefix: variants[0][0]='k': give Field(…)"),
 ]
 
 

@@ -476,7 +476,7 @@ def test_a_file_that_is_no_tokenizer(tmp_path, monkeypatch):
             path.write_bytes(content)
         with pytest.raises(ChunkingError, match=r"tokenizer='.*tokenizer.json' (is not|cannot be)"):
             Chunking(tokenizer=str(path))
-    with pytest.raises(ChunkingError, match=r"Is a directory.*usually called tokenizer\.json"):
+    with pytest.raises(ChunkingError, match=r"Is a directory.*such as tokenizer\.json"):
         Chunking(tokenizer=str(tmp_path))
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(ChunkingError, match=r"pip install 'duckplets\[tokenizers\]'"):

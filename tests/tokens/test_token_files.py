@@ -73,12 +73,12 @@ def test_a_file_that_was_cut_off_or_changed_is_found(folder):
         sizes = generator.sample(range(len(whole)), often(60, less=6))
         for size in (0, 1, 8, 23, len(whole) - 1, *sizes):
             path.write_bytes(whole[:size])
-            with pytest.raises(dp.errors.DamagedFileError, match="delete the folder"):
+            with pytest.raises(dp.errors.DamagedFileError, match="Delete the folder"):
                 opened(folder)
         for at in generator.sample(range(len(whole)), often(70, less=8)):
             path.write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
             if not path.name.startswith("tokens"):  # which nobody reads as a whole
-                with pytest.raises(dp.errors.DamagedFileError, match="delete the folder"):
+                with pytest.raises(dp.errors.DamagedFileError, match="Delete the folder"):
                     opened(folder)
         path.write_bytes(whole)
     assert (opened(folder).tokens == expected).all()
@@ -96,7 +96,7 @@ def test_where_there_is_no_room_or_a_shard_is_not_as_listed_nothing_is_left(fold
     usage = shutil.disk_usage(folder)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=100))
-        with pytest.raises(dp.errors.ShardError, match=r"It takes .* MB; give cache="):
+        with pytest.raises(dp.errors.ShardError, match=r"It needs .* MB; give cache="):
             opened(folder)
 
     def full(*_):

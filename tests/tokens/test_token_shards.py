@@ -295,14 +295,14 @@ def test_a_folder_of_another_run_is_refused(copied, corpus_file, tmp_path):
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.tex").touch()
-    for overwrite, told in ((False, "that says what"), (True, "which no export has written")):
+    for overwrite, told in ((False, "that says which"), (True, "which no export has written")):
         with pytest.raises(dp.errors.ShardError, match=rf"thesis\.tex.*{told}"):
             shards(foreign, home=corpus_file.parent, overwrite=overwrite)
 
 
 WRONG = [
-    ({"buckets": (16, 8)}, "boundaries that rise"),
-    ({"buckets": ()}, "boundaries that rise"),
+    ({"buckets": (16, 8)}, "ascending boundaries"),
+    ({"buckets": ()}, "ascending boundaries"),
     ({"longer": "dropp"}, "did you mean 'drop'"),
     ({"compression": "brotli"}, "give 'zstd', "),
     ({"shard_mb": 0}, "from 0.001 to 500"),
@@ -419,7 +419,7 @@ def test_a_folder_without_state_and_manifest_is_refused_or_made_anew(small, corp
     out = Path(shutil.copytree(small, tmp_path / "out"))
     how = {"home": corpus_file.parent, "sources": ["odd_.._names", "python"]}
     (out / "mine.parquet").touch()
-    with pytest.raises(dp.errors.ShardError, match=r"mine\.parquet in it, .* move it away"):
+    with pytest.raises(dp.errors.ShardError, match=r"mine\.parquet in it, .* move the file"):
         shards(out, **how)
     (out / "mine.parquet").unlink()
     (out / "export_state.json").unlink()

@@ -96,7 +96,7 @@ def test_it_is_trained_again_only_where_something_changed(corpus_file, report):
 
 
 WRONG = [
-    ({"split": "test"}, "no fair one"),
+    ({"split": "test"}, "evaluation would be biased"),
     ({"split": "tset"}, "give one of train"),
     ({"vocab_size": 100}, "vocab_size=100"),
     ({"special": ["<s>", "<s>"]}, "each token once"),
