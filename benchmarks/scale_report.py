@@ -73,12 +73,12 @@ def measured(model: Model) -> str:
     ]
     heads = ("peak of ingest", "opening", "triplets a second of processor time")
     pages = {records: each["report"] for records, each in model.records.items() if "report" in each}
-    told = "; ".join(
-        f"of {records:,} records it took {page['page_cpu_s']:.1f} s of processor time and is "
-        f"{size(page['page_mb'])} large"
+    told = "\n".join(
+        f"- {records:,} records: {page['page_cpu_s']:.1f} s of processor time, "
+        f"{size(page['page_mb'])}"
         for records, page in pages.items()
     )
-    of_pages = f"\n\nThe report page, once a snapshot is made (`prepare`): {told}."
+    of_pages = f"\n\nThe report page, with a snapshot (`prepare`):\n\n{told}"
     return table(["records", *LINES.values(), *heads], *rows) + (of_pages if pages else "")
 
 
@@ -178,8 +178,8 @@ def workers(model: Model) -> str:
     )
     of = "measured, engines.json" if model.engines else "the aims: not measured yet"
     return (
-        f"{table([*head, *more], *rows)}\n\nA worker is one thread, and counts for this part of a "
-        f"core without an engine ({of}): {told}. The first two columns are of two cores."
+        f"{table([*head, *more], *rows)}\n\nA worker is one thread. Its work, in percent of a core "
+        f"without an engine ({of}): {told}. The first two columns are for two cores."
     )
 
 
@@ -245,9 +245,9 @@ def larger(_: Model) -> str:
     return "\n\n".join(
         [
             *map(_larger, LARGER),
-            f"On a file system that answers each read after {slow['delay_ms']:g} ms (FUSE, "
-            f"delayed_disk.json) {slow['touched']:,.0f} pages a second came by touching them, "
-            f"{slow['read']:,.0f} by reading one after the other, {slow['read_ahead']:,.0f} by "
+            f"One file system answers each read after {slow['delay_ms']:g} ms (FUSE, "
+            f"delayed_disk.json). There {slow['touched']:,.0f} pages a second came by touching them, "
+            f"{slow['read']:,.0f} by reading one after the other, and {slow['read_ahead']:,.0f} by "
             f"reading ahead.",
         ]
     )
@@ -297,7 +297,7 @@ def _larger(name: str) -> str:
         )
     if warm := told.get("warm"):
         text += (
-            f"\n\nWith all in memory {warm['per_s']:,.0f} triplets a second, "
+            f"\n\nWith all pages in memory {warm['per_s']:,.0f} triplets a second, "
             f"{warm['cpu_us']:.1f} µs each, in the same run."
         )
     return text
@@ -307,15 +307,15 @@ def simulation(model: Model) -> str:
     told = found("simulate_ranks")
     run = told["run"]
     text = (
-        f"{told['positions']:,} positions in global batches of {told['batch']:,}, begun by "
-        f"{told['ranks']:,} ranks, saved every {told['save_every']} steps: {run['failures']} "
-        f"failures, after each of which a random number of ranks (of {run['least_ranks']} to "
-        f"{told['ranks']:,}) went on from the last save. {run['done_again']:,} positions were done "
-        f"again, for what came of them was lost. Of what was kept, **{run['missing']} positions "
-        f"were missing and {run['repeated']} came twice**; the ranks' parts add up to "
+        f"{told['positions']:,} positions came in global batches of {told['batch']:,}. {told['ranks']:,} "
+        f"ranks began, and saved every {told['save_every']} steps. There were {run['failures']} "
+        f"failures. After each failure a random number of ranks ({run['least_ranks']} to "
+        f"{told['ranks']:,}) continued from the last save. {run['done_again']:,} positions were done "
+        f"again, because their results were lost. In the results **{run['missing']} positions "
+        f"were missing and {run['repeated']} came twice**. The ranks' parts add up to "
         f"{run['taken_by_ranks']:,}. {run['slices']:,} slices of ranks, laid end to end, left "
-        f"{run['wrong_slices']} gaps, and {run['block_positions']:,} positions that all workers of "
-        f"all ranks plan are those of their blocks ({run['wrong_blocks']} were not). "
+        f"{run['wrong_slices']} gaps. All workers of all ranks planned {run['block_positions']:,} "
+        f"positions, and {run['wrong_blocks']} of them differ from their blocks. "
         f"Promises broken in all: **{told['broken']}**. It took {told['cpu_s']:.0f} s."
     )
     head = [
@@ -362,7 +362,7 @@ def verbs(model: Model) -> str:
         if "engine" in inspect.signature(verb).parameters
     ]
     listed = f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"{listed} take `engine=`; those that are commands, and `quality --apply`, `--engine`:"
+    return f"{listed} take `engine=`. In the shell, set `DUCKPLETS_ENGINE=local:4`. The values:"
 
 
 def rates(model: Model) -> str:
