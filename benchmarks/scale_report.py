@@ -413,11 +413,11 @@ def speed(_: Model) -> str:
     )
     far = run["open_far"]
     return (
-        f"{rows}\n\nBatches of 256 as Python lists, a title, its body and another body of about "
-        f"100 words, {run['records']:,} records, two shared cores, all in one run. A process "
-        f"that resumes a run at position 10^9 has its first batch after {far['cpu_s']:.1f} s of "
-        "processor time, imports included. Where pandas is installed, DuckDB and PyArrow import it, "
-        "which takes 0.2 to 0.4 s more."
+        f"{rows}\n\nA sample is a title, its body and another body of about 100 words, in batches of "
+        f"256 as Python lists. There are {run['records']:,} records and two shared cores. One run "
+        f"measured all rows. A process that resumes a run at position 10^9 has its first batch after "
+        f"{far['cpu_s']:.1f} s of processor time, imports included. If pandas is installed, DuckDB "
+        "and PyArrow import it. This takes 0.2 to 0.4 s more."
     )
 
 
