@@ -218,7 +218,7 @@ def memory(model: Model) -> str:
          f"a line through {few} and {many}, measured (serving*.json)"],
         ["pages of the snapshot, to sample at full speed", *(size(pages.at(n)) for n in SIZES),
          "its size"],
-        ["private, of a rank that samples", *(size(rank) for _ in SIZES),
+        ["private memory of a rank that samples", *(size(rank) for _ in SIZES),
          f"measured at {many}, where it does not grow (serving_large.json)"],
         ["of a worker", *((f"{told:,} MB" if told else "1 GB") for _ in SIZES),
          "measured (engines.json)" if told else "the aim; not measured yet"],
