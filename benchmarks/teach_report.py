@@ -67,12 +67,12 @@ and where advice errs. The answer depends on the corpus. So ask for your own cor
 ```sh
 duckplets demo --keep teach.duckdb
 duckplets advise teach.duckdb --seconds 1 --write negatives.toml
-duckplets forecast teach.duckdb --config negatives.toml --epochs 1
 ```
 
 [`duckplets advise`](advise.md) tries eight ways to draw negatives on a sample of your corpus. It needs
 minutes, and neither PyTorch nor a GPU. It recommends one way, or says that there is nothing to gain.
-`--write` stores the recommendation as a run file, which `--config` reads.
+`--write` stores the recommendation as a run file for `--config`. A recommended BM25 arm needs
+`duckplets mine` first. A dense arm needs `duckplets embed` and `duckplets mine --by NAME`.
 
 ## Where the advice errs
 
