@@ -71,8 +71,8 @@ duckplets advise teach.duckdb --seconds 1 --write negatives.toml
 
 [`duckplets advise`](advise.md) tries eight ways to draw negatives on a sample of your corpus. It needs
 minutes, and neither PyTorch nor a GPU. It recommends one way, or says that there is nothing to gain.
-`--write` stores the recommendation as a run file for `--config`. A recommended BM25 arm needs
-`duckplets mine` first. A dense arm needs `duckplets embed` and `duckplets mine --by NAME`.
+`--write` stores the recommendation as a run file for `--config`. The answer names the commands that
+must come first: `duckplets mine`, or `duckplets embed` and `duckplets mine --by default`.
 
 ## Where the advice errs
 

@@ -19,8 +19,10 @@ from effort import THOROUGH
 from hub_data import point_to
 from hub_server import TOKEN, Hub
 from programs import ran, said
+from typer.main import get_command
 
 import duckplets as dp
+from duckplets.cli import app
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("skills/*/*.md")])
@@ -267,6 +269,18 @@ def test_make_has_the_targets_that_pages_name():
     for page in PAGES:
         named = re.findall(r"(?:`|^)make (\w+)", page.read_text(encoding="utf-8"), re.MULTILINE)
         assert set(named) <= set(targets), page.name
+
+
+def test_commands_have_the_options_that_pages_name():
+    known = {"--help", "--install-completion", "--nthreads"}  # Typer's, and Dask's
+    program = get_command(app)
+    for command in (program, *program.commands.values()):
+        known |= {name for option in command.params for name in option.opts}
+    for page in PAGES:
+        if page.name != "CONTRIBUTING.md":  # it names other programs
+            text = page.read_text(encoding="utf-8")
+            named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", re.sub(r"<!--.*?-->", "", text)))
+            assert named <= known, (page.name, named - known)
 
 
 def test_the_changelog_knows_this_version():
