@@ -103,8 +103,8 @@ def command_line() -> str:
     parts = [
         "# Commands",
         "This page has the text of every `--help`. Data goes to stdout, notes and progress to "
-        "stderr. The exit code is 0, 1 for an error (one line, a traceback only with `--debug`), or "
-        "2 for wrong usage.",
+        "stderr. The exit code is 0, 1 for an error (one line, a traceback only with `--debug`), "
+        "or 2 for wrong usage.",
     ]
     plain = {"COLUMNS": str(WIDTH), "NO_COLOR": "1", "TERM": "dumb"}
     for path in [[], *_commands(get_command(app), [])]:
