@@ -96,7 +96,7 @@ batch as its only negatives.
 {found}
 
 Each arm is compared with another arm that differs in one thing. They are compared query by query. The
-number after the semicolon counts the seeds. The interval of 95 % draws families of queries
+last number in a cell counts the seeds. The interval of 95 % draws families of queries
 (`dp.compare`). It does not include the spread over seeds: figures of one arm have a standard
 deviation of {deviation:.2f} over seeds ({deviations} times several seeds). **Bold**: the interval
 excludes 0. Arms with ten seeds decide. All their runs on a corpus share a tokenizer and candidates.
@@ -316,7 +316,7 @@ def _cell(found: dict[str, Any], corpus: str, arm: str) -> str:
     mean, low, high = difference
     seeds = found["compared"][corpus][arm]["seeds"]
     text = f"{mean:+.1f}" if low <= 0 <= high else f"**{mean:+.1f}**"
-    return f"{text} ({low:+.1f} … {high:+.1f}; {seeds})"
+    return f"{text} ({low:+.1f} … {high:+.1f}, {seeds})"
 
 
 def _table(found: dict[str, Any], names: list[str], arms: Iterable[str]) -> str:
