@@ -163,8 +163,9 @@ for `no_duplicates="group"`, and .5 for `in_batch_margin`.
 
 def batches_section(found: dict[str, Any]) -> str:
     """Return the section for the output of ``batches.py``."""
+    titles = {"plain": "plain", "apart=('near', 0.95)": "`in_batch_margin=('near', 0.05)`"}
     rows = [
-        f"| {name if name == 'plain' else f'`{name}`'} | {run['triplets_per_second']:,} "
+        f"| {titles.get(name, f'`{name}`')} | {run['triplets_per_second']:,} "
         f"| {run['of_plain']:.2f} | {run['opening_seconds']:.2f} |"
         for name, run in found["runs"].items()
     ]

@@ -104,7 +104,7 @@ def sizes(model: Model) -> str:
     of, few = (
         ", ".join(f"{n:,}" for n in each) + " (scale.json)" for each in (model.records, [model.few])
     )
-    beside = "a folder beside it, on every machine that samples"
+    beside = "a folder next to it, on every machine that samples"
     rows = [
         ["text", "files of any kind, or an object store", *_linear(text), "600 bytes a record"],
         ["the same as Parquet with zstd", "the same", *_along(model, "ingest", "parquet_mb"), of],
@@ -114,7 +114,7 @@ def sizes(model: Model) -> str:
         ],
         [
             "corpus, text left in place",
-            "the same, beside the Parquet",
+            "the same, next to the Parquet files",
             *_linear(in_place / 1e6),
             of_place,
         ],
@@ -199,7 +199,7 @@ def moves(model: Model) -> str:
             "rows where they are few",
             f"the rest, {at(text)} and ids",
         ],
-        ["judge, near-duplicates", at(text), "counts, or the bands of a text", "–"],
+        ["gates, near-duplicates", at(text), "counts, or the bands of a text", "–"],
         ["index", at(text), f"words by text, at most {at(text)}", "–"],
         ["mining", "words of the anchors", at(mined), f"postings, {at(index)}, read by each"],
         ["token shards", at(text), "counts", at(spool)],
@@ -234,7 +234,7 @@ def machine(model: Model) -> str:
     return (
         f"On a machine of {MEMORY_GB} GB and {CORES} cores a snapshot of about "
         f"**{fits / 1e6:,.0f} million records** just fits into memory (extrapolated). To ingest, "
-        f"judge and index them, mine by document shards, and make token shards and the snapshot "
+        f"filter and index them, mine by document shards, and make token shards and the snapshot "
         f"takes about {number(taken)} h (extrapolated). A snapshot can be built in {MEMORY_GB} GB "
         f"up to about {makes / 1e6:,.0f} million records (extrapolated)."
     )
@@ -343,7 +343,7 @@ def simulation(model: Model) -> str:
 WORKS = {
     "index": "`index`",
     "mine": "`mine`",
-    "gates": "`judge`, gates without language",
+    "gates": "`quality(apply=…)`, gates without language",
     "duplicates": "`deduplicate`, a dry run",
     "shards": "`shard`",
 }
