@@ -411,7 +411,9 @@ def _worth(found: dict[str, Any], names: list[str]) -> str:
         if every and len(every) == len(names):
             mean = sum(every) / len(every)
             said.append(f"- {mean:+.1f}: *{of.title}*")
-    return "Gain of relabelling, on the mean of these corpora:\n\n" + "\n".join(said) if said else ""
+    return (
+        "Gain of relabelling, on the mean of these corpora:\n\n" + "\n".join(said) if said else ""
+    )
 
 
 def _aim(found: dict[str, Any], names: list[str]) -> str:
