@@ -39,10 +39,17 @@ test-newer: $(NEWER)/.ready
 test-torch: $(TORCH)/.ready
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(TORCH)/bin/python -m pytest -n 3 tests/adapters
 
+# The last lines count sentences that are hard to read, in percent.
+PROSE = $(BIN)/python docs/prose.py
 lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(PROSE) --scope docs --max-house 3 --max-hard 8
+	$(PROSE) --scope docstrings --max-house 14.1 --max-hard 15.9
+	$(PROSE) --scope help --max-house 11.5 --max-hard 13.5
+	$(PROSE) --scope messages --max-house 6.6 --max-hard 9.4
+	$(PROSE) --scope sql --max-house 24.2 --max-hard 26.9
 
 format: $(READY)
 	$(BIN)/ruff format .

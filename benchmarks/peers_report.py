@@ -18,22 +18,23 @@ OURS = "ours"
 NEGATIVES = {"other": "any other row", "next": "the next row of its batch"}
 Found = dict[str, Any]
 
-TEXT = """# Beside other loaders
+TEXT = """# Compared with other loaders
 
-Written from `benchmarks/peers.json` and `peers_large.json` by `benchmarks/peers_report.py`.
-`benchmarks/peers.py` measured it, {date}: first the rows and shares of all loaders, then the speed of
-all, one after another, with Python {python} on {cpus} cores that others use too; compare within a
-table. Each loader has an environment and a copy of the rows of its own, is used as its pages say, and
-reads without worker processes. "–" is what it does not offer. Texts are those of
+This page shows which loaders lose or repeat rows, how exact their mixtures are, and how fast they are.
+`benchmarks/peers_report.py` writes it from `benchmarks/peers.json` and `peers_large.json`.
+`benchmarks/peers.py` measured it, {date}. It measured first the rows and shares of all loaders, then the
+speed, one loader after another. It ran Python {python} on {cpus} cores that others use too. So compare
+within a table. Each loader has its own environment and copy of the rows. It is used as its pages say,
+and reads without worker processes. "–" means that it does not offer this. The texts are the same as in
 [Benchmarks](benchmarks.md).
 
 {versions}
 
 ## Rows lost and repeated
 
-{counted:,} rows in batches of 384 for all ranks, each rank a process of its own. Two whole epochs by
-1, 2 and 3 ranks, of which both are summed up; one epoch by 2 ranks that is left half way and gone on
-with by other processes from what the loader's state said, 2 again and 3.
+{counted:,} rows come in batches of 384 for all ranks. Each rank is a process. The first columns sum up
+two whole epochs by 1, 2 and 3 ranks. For the last columns, 2 ranks stop half way in an epoch. Other
+processes continue from the loader's state, with 2 ranks and with 3.
 
 {lost}
 
@@ -41,34 +42,34 @@ with by other processes from what the loader's state said, 2 again and 3.
 
 ## Shares of two sources
 
-.7 and .3 were asked for. How many samples the first is off after 100 and after 10,000, at worst of
-{seeds} seeds:
+The shares are set to .7 and .3. The table has the error of the first source in samples, after 100 and
+after 10,000. It is the worst of {seeds} seeds:
 
 {shares}
 
-Who draws sources at random is off as coins are. mosaicml-streaming can also hold the shares in each
-batch (`batching_method="stratified"`), which was not measured.
+A loader that draws sources at random has the error of a coin. mosaicml-streaming can also fix the
+shares in each batch (`batching_method="stratified"`). This was not measured.
 
 ## Speed
 
-A title, its body and the body of another row, in batches of 256 as Python lists. Samples per second of
-processor time come first: they are least disturbed by others on the machine. What a loader reads was
-written or read just before, so it is in memory where there is room. A loader that reads rows by
-their number takes the negative from any row; one that streams, the next body of the batch, which is
-cheaper and no draw. Who has both was measured both ways. A shuffle buffer mixes a row only with those
-that are read near it, which makes it fast and which no figure here shows. Private memory is the peak;
-the first batch counts from the start of the process, imports included. "Made" is the time in which a
-loader's format was written, or for duckplets ingest and snapshot; others used the machine meanwhile,
-so it is a rough figure.
+A sample is a title, its body and the body of another row, in batches of 256 as Python lists. Samples
+per second of processor time come first, because other users disturb them least. The files of a loader
+were written or read just before. So they are in memory if there is room. A loader that reads rows by
+their number takes the negative from any row. A loader that streams takes the next body of the batch.
+This is cheaper, and no random draw. A loader with both ways was measured both ways. A shuffle buffer
+mixes a row only with rows that are read near it. So it is fast; no figure here shows how little it
+mixes. Private memory is the peak. The first batch counts from the start of the process, imports
+included. "Made" is the time to write the format of a loader. For duckplets it is ingest and snapshot.
+Others used the machine at the same time, so it is a rough figure.
 
 {size}
 
 {large}
 
-Ten million rows were measured in three runs of the script, one after another, each loader in one of
-them; the load before each measurement is in the JSON. duckplets' "made" has a second `prepare`, after
-the first had made no pool for want of memory, which is mended. lancedb refuses to shuffle as many rows
-with the 100 MB that it sorts in by default: `LANCEDB_PERM_BUILDER_MEMORY_LIMIT` is 1 GB.
+Three runs of the script measured ten million rows, one after another, each loader in one of them. The
+JSON has the load before each measurement. The "made" of duckplets includes a second `prepare`: the first
+one ran out of memory before it made a pool, and this fault is corrected. By default lancedb sorts in
+100 MB, and refuses to shuffle this number of rows. So `LANCEDB_PERM_BUILDER_MEMORY_LIMIT` is 1 GB.
 """
 
 SIZE = """### {records:,} rows, {text_mb:,.0f} MB of text
@@ -244,8 +245,8 @@ def held(peers: Found, limit_mb: float) -> str:
         for negative, figures in each.get("held", {}).items()
     ]
     return (
-        f"The same in a control group of {limit_mb:,.0f} MB, a tenth of the text and 300 MB, pages of files "
-        f"included, of which none was in memory before:\n\n" + table(heads, *rows)
+        f"The next table has a control group of {limit_mb:,.0f} MB: a tenth of the text and 300 MB, pages "
+        f"of files included. No page was in memory before:\n\n" + table(heads, *rows)
     )
 
 

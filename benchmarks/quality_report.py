@@ -7,40 +7,39 @@ from typing import Any
 TEXT = """
 ## What BM25 negatives are worth
 
-One run of `benchmarks/quality.py` ({minutes:.0f} minutes): WordNet (an example sentence, and the
-definition it is an example of; {wordnet_train:,} anchors to learn from, {wordnet_test} to judge by)
-and Python's own documentation (a name, and its docstring; {python_train}, {python_test}). Two small
-models are fine-tuned from the stream with random and with BM25 negatives, everything else equal:
-word vectors ({words_steps} steps, {words_seeds} seeds) and MiniLM ({minilm_steps} steps,
-{minilm_seeds} seeds). They learn either by all texts of a batch of {batch} (*in batch*) or by a
-triplet's own negative alone (*own negative*). Of three settings of BM25 the validation split chooses
-one; the test split judges it and the default.
+One run of `benchmarks/quality.py` ({minutes:.0f} minutes), on two corpora. In WordNet the pair is an
+example sentence and its definition ({wordnet_train:,} anchors of train, {wordnet_test} of test). In
+Python's own documentation it is a name and its docstring ({python_train} and {python_test} anchors).
+Two small models are fine-tuned with random and with BM25 negatives; everything else is equal. The
+models are word vectors ({words_steps} steps, {words_seeds} seeds) and MiniLM ({minilm_steps} steps,
+{minilm_seeds} seeds). They learn from all texts of a batch of {batch} (*in batch*) or from a triplet's
+own negative alone (*own negative*). The validation split chooses one of three settings of BM25. The
+test split measures it and the default.
 
 BM25's negatives are closer to their anchors than random ones are, by word overlap (Jaccard)
 **{wordnet_ratio:.0f} times** on WordNet and **{python_ratio:.0f} times** on Python's documentation:
 
 {closeness}
 
-*Above the positive* is the share of negatives that the untrained MiniLM takes to be closer to the
-anchor than the positive is: likely false negatives. *Fallbacks* are drawn at random, for want of a
-candidate.
+*Above the positive* is the share of negatives that the untrained MiniLM ranks above the positive. They
+are likely false negatives. *Fallbacks* are drawn at random, because no candidate is left.
 
-Mean reciprocal rank of the positive among all texts of a held-out split, and the difference from
-random negatives with its standard error over the queries:
+The table has the mean reciprocal rank of the positive among all texts of a held-out split. It also has
+the difference from random negatives, with its standard error over the queries:
 
 {gains}
 
-So at this scale (some thousand anchors, seconds of training) BM25 negatives are **no clear gain on
-WordNet**: with the default settings the difference is between {wordnet_low:+.3f} and
-{wordnet_high:+.3f}, with the chosen ones between {wordnet_chosen_low:+.3f} and
+At this scale (some thousand anchors, seconds of training) BM25 negatives are **no clear gain on
+WordNet**. With the default settings the difference is between {wordnet_low:+.3f} and
+{wordnet_high:+.3f}. With the chosen settings it is between {wordnet_chosen_low:+.3f} and
 {wordnet_chosen_high:+.3f}. On Python's documentation the chosen settings differ by
-{python_chosen_low:+.3f} to {python_chosen_high:+.3f}. Two reasons show in the figures. An example
-sentence shares words with many definitions that would fit it nearly as well, and the default keeps
-them: {wordnet_above:.0f} % of its negatives are above the positive, {wordnet_above_random:.0f} % of
-the random ones; a margin of 5 % leaves {wordnet_above_margin:.0f} %. And within a batch the other
-texts are negatives already. What to take from it: a margin by BM25 leaves many anchors to random
-negatives (see *fallbacks*), and what it leaves the others is only now and then worth that. Look at
-the closeness of your own text first, and compare on your own held-out split before you trust either.
+{python_chosen_low:+.3f} to {python_chosen_high:+.3f}. The figures show two reasons. First, an example
+sentence shares words with many definitions that fit it nearly as well. By default
+{wordnet_above:.0f} % of the negatives are above the positive; {wordnet_above_random:.0f} % of the random
+ones are. A margin of 5 % leaves {wordnet_above_margin:.0f} %. Second, the other texts of a batch are
+negatives already. A margin by BM25 leaves many anchors to random negatives (see *fallbacks*). The other
+anchors gain only in some cases. So look at the closeness of your own text first, and compare on your
+own held-out split.
 """
 
 NAMES = {"words": "word vectors", "minilm": "MiniLM"}
@@ -147,22 +146,22 @@ def _cell(judged: dict[str, Any], setting: str) -> str:
 GATES = """
 ## Gates
 
-One run of `benchmarks/quality_gates.py`: {documents:,} documents of {characters:,} characters, prose
-of which two texts in five repeat themselves, and a third source files and pages.
+One run of `benchmarks/quality_gates.py`: {documents:,} documents of {characters:,} characters. Two
+thirds are prose, and two in five of these texts repeat themselves. One third are source files and pages.
 
 | measurement | documents per second of processor time |
 |---|---|
 {rates}
 
-Taking them in costs {times:.1f} times the processor time with all gates but language. Of short rows:
+With all gates except language, an ingest takes {times:.1f} times the processor time. Short rows:
 
 | rows | processor time without gates | with | peak without | with | other thresholds |
 |---|---|---|---|---|---|
 {intakes}
 {datatrove}"""
 AGREED = """
-Beside datatrove's own filters on the same documents, which do {theirs:,.0f} documents per second of processor
-time by all four:
+The table compares with datatrove's own filters on the same documents. All four of them do
+{theirs:,.0f} documents per second of processor time:
 
 | preset | decided alike | rejected here | rejected by datatrove |
 |---|---|---|---|

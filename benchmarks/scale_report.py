@@ -73,12 +73,12 @@ def measured(model: Model) -> str:
     ]
     heads = ("peak of ingest", "opening", "triplets a second of processor time")
     pages = {records: each["report"] for records, each in model.records.items() if "report" in each}
-    told = "; ".join(
-        f"of {records:,} records it took {page['page_cpu_s']:.1f} s of processor time and is "
-        f"{size(page['page_mb'])} large"
+    told = "\n".join(
+        f"- {records:,} records: {page['page_cpu_s']:.1f} s of processor time, "
+        f"{size(page['page_mb'])}"
         for records, page in pages.items()
     )
-    of_pages = f"\n\nThe report page, once a snapshot is made (`prepare`): {told}."
+    of_pages = f"\n\nThe report page, with a snapshot (`prepare`):\n\n{told}"
     return table(["records", *LINES.values(), *heads], *rows) + (of_pages if pages else "")
 
 
@@ -104,7 +104,7 @@ def sizes(model: Model) -> str:
     of, few = (
         ", ".join(f"{n:,}" for n in each) + " (scale.json)" for each in (model.records, [model.few])
     )
-    beside = "a folder beside it, on every machine that samples"
+    beside = "a folder next to it, on every machine that samples"
     rows = [
         ["text", "files of any kind, or an object store", *_linear(text), "600 bytes a record"],
         ["the same as Parquet with zstd", "the same", *_along(model, "ingest", "parquet_mb"), of],
@@ -114,7 +114,7 @@ def sizes(model: Model) -> str:
         ],
         [
             "corpus, text left in place",
-            "the same, beside the Parquet",
+            "the same, next to the Parquet files",
             *_linear(in_place / 1e6),
             of_place,
         ],
@@ -178,8 +178,8 @@ def workers(model: Model) -> str:
     )
     of = "measured, engines.json" if model.engines else "the aims: not measured yet"
     return (
-        f"{table([*head, *more], *rows)}\n\nA worker is one thread, and counts for this part of a "
-        f"core without an engine ({of}): {told}. The first two columns are of two cores."
+        f"{table([*head, *more], *rows)}\n\nA worker is one thread. Its work, in percent of a core "
+        f"without an engine ({of}): {told}. The first two columns are for two cores."
     )
 
 
@@ -199,7 +199,7 @@ def moves(model: Model) -> str:
             "rows where they are few",
             f"the rest, {at(text)} and ids",
         ],
-        ["judge, near-duplicates", at(text), "counts, or the bands of a text", "–"],
+        ["gates, near-duplicates", at(text), "counts, or the bands of a text", "–"],
         ["index", at(text), f"words by text, at most {at(text)}", "–"],
         ["mining", "words of the anchors", at(mined), f"postings, {at(index)}, read by each"],
         ["token shards", at(text), "counts", at(spool)],
@@ -218,7 +218,7 @@ def memory(model: Model) -> str:
          f"a line through {few} and {many}, measured (serving*.json)"],
         ["pages of the snapshot, to sample at full speed", *(size(pages.at(n)) for n in SIZES),
          "its size"],
-        ["private, of a rank that samples", *(size(rank) for _ in SIZES),
+        ["private memory of a rank that samples", *(size(rank) for _ in SIZES),
          f"measured at {many}, where it does not grow (serving_large.json)"],
         ["of a worker", *((f"{told:,} MB" if told else "1 GB") for _ in SIZES),
          "measured (engines.json)" if told else "the aim; not measured yet"],
@@ -234,7 +234,7 @@ def machine(model: Model) -> str:
     return (
         f"On a machine of {MEMORY_GB} GB and {CORES} cores a snapshot of about "
         f"**{fits / 1e6:,.0f} million records** just fits into memory (extrapolated). To ingest, "
-        f"judge and index them, mine by document shards, and make token shards and the snapshot "
+        f"filter and index them, mine by document shards, and make token shards and the snapshot "
         f"takes about {number(taken)} h (extrapolated). A snapshot can be built in {MEMORY_GB} GB "
         f"up to about {makes / 1e6:,.0f} million records (extrapolated)."
     )
@@ -245,9 +245,9 @@ def larger(_: Model) -> str:
     return "\n\n".join(
         [
             *map(_larger, LARGER),
-            f"On a file system that answers each read after {slow['delay_ms']:g} ms (FUSE, "
-            f"delayed_disk.json) {slow['touched']:,.0f} pages a second came by touching them, "
-            f"{slow['read']:,.0f} by reading one after the other, {slow['read_ahead']:,.0f} by "
+            f"One file system answers each read after {slow['delay_ms']:g} ms (FUSE, "
+            f"delayed_disk.json). There {slow['touched']:,.0f} pages a second came by touching them, "
+            f"{slow['read']:,.0f} by reading one after the other, and {slow['read_ahead']:,.0f} by "
             f"reading ahead.",
         ]
     )
@@ -297,7 +297,7 @@ def _larger(name: str) -> str:
         )
     if warm := told.get("warm"):
         text += (
-            f"\n\nWith all in memory {warm['per_s']:,.0f} triplets a second, "
+            f"\n\nWith all pages in memory {warm['per_s']:,.0f} triplets a second, "
             f"{warm['cpu_us']:.1f} µs each, in the same run."
         )
     return text
@@ -307,15 +307,15 @@ def simulation(model: Model) -> str:
     told = found("simulate_ranks")
     run = told["run"]
     text = (
-        f"{told['positions']:,} positions in global batches of {told['batch']:,}, begun by "
-        f"{told['ranks']:,} ranks, saved every {told['save_every']} steps: {run['failures']} "
-        f"failures, after each of which a random number of ranks (of {run['least_ranks']} to "
-        f"{told['ranks']:,}) went on from the last save. {run['done_again']:,} positions were done "
-        f"again, for what came of them was lost. Of what was kept, **{run['missing']} positions "
-        f"were missing and {run['repeated']} came twice**; the ranks' parts add up to "
+        f"{told['positions']:,} positions came in global batches of {told['batch']:,}. {told['ranks']:,} "
+        f"ranks began, and saved every {told['save_every']} steps. There were {run['failures']} "
+        f"failures. After each failure a random number of ranks ({run['least_ranks']} to "
+        f"{told['ranks']:,}) continued from the last save. {run['done_again']:,} positions were done "
+        f"again, because their results were lost. In the results **{run['missing']} positions "
+        f"were missing and {run['repeated']} came twice**. The ranks' parts add up to "
         f"{run['taken_by_ranks']:,}. {run['slices']:,} slices of ranks, laid end to end, left "
-        f"{run['wrong_slices']} gaps, and {run['block_positions']:,} positions that all workers of "
-        f"all ranks plan are those of their blocks ({run['wrong_blocks']} were not). "
+        f"{run['wrong_slices']} gaps. All workers of all ranks planned {run['block_positions']:,} "
+        f"positions, and {run['wrong_blocks']} of them differ from their blocks. "
         f"Promises broken in all: **{told['broken']}**. It took {told['cpu_s']:.0f} s."
     )
     head = [
@@ -343,7 +343,7 @@ def simulation(model: Model) -> str:
 WORKS = {
     "index": "`index`",
     "mine": "`mine`",
-    "gates": "`judge`, gates without language",
+    "gates": "`quality(apply=…)`, gates without language",
     "duplicates": "`deduplicate`, a dry run",
     "shards": "`shard`",
 }
@@ -362,7 +362,7 @@ def verbs(model: Model) -> str:
         if "engine" in inspect.signature(verb).parameters
     ]
     listed = f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"{listed} take `engine=`; those that are commands, and `quality --apply`, `--engine`:"
+    return f"{listed} take `engine=`. In the shell, set `DUCKPLETS_ENGINE=local:4`. The values:"
 
 
 def rates(model: Model) -> str:
@@ -413,11 +413,11 @@ def speed(_: Model) -> str:
     )
     far = run["open_far"]
     return (
-        f"{rows}\n\nBatches of 256 as Python lists, a title, its body and another body of about "
-        f"100 words, {run['records']:,} records, two shared cores, all in one run. A process "
-        f"that resumes a run at position 10^9 has its first batch after {far['cpu_s']:.1f} s of "
-        "processor time, imports included. Where pandas is installed, DuckDB and PyArrow import it, "
-        "which takes 0.2 to 0.4 s more."
+        f"{rows}\n\nA sample is a title, its body and another body of about 100 words, in batches of "
+        f"256 as Python lists. There are {run['records']:,} records and two shared cores. One run "
+        f"measured all rows. A process that resumes a run at position 10^9 has its first batch after "
+        f"{far['cpu_s']:.1f} s of processor time, imports included. If pandas is installed, DuckDB "
+        "and PyArrow import it. This takes 0.2 to 0.4 s more."
     )
 
 

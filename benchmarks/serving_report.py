@@ -103,47 +103,49 @@ TEXT = """
 ## Serving
 
 One run of `benchmarks/serving.py`{date} (load {load_before:.1f} before it), {records:,} records,
-duckplets from a snapshot. Each measurement is a process of its own; all were taken in turns, {count} times
-round, and figures are the medians. Rates are over {seconds:g} s after a warm-up. A triplet of
-duckplets is consumed as `batch["anchor"]`, `["positive"]` and `["negative"]`; it comes from the
-train split, and those of the others from all records. Grain draws from Python lists in memory,
-without threads, its fastest setting here; `datasets` from its memory-mapped file, by lists of row
-numbers that NumPy draws; its shuffle buffer holds {buffer:,} records and reads them in stored order.
+duckplets from a snapshot. Each measurement is a process of its own. All ran in turns, {count} times
+round. Figures are medians. Rates are over {seconds:g} s after a warm-up. A triplet of duckplets is
+consumed as `batch["anchor"]`, `["positive"]` and `["negative"]`. It comes from the train split; the
+peers draw from all records. Grain draws from Python lists in memory, without threads, which is its
+fastest setting here. `datasets` draws from its memory-mapped file, by lists of row numbers from NumPy.
+Its shuffle buffer has {buffer:,} records and reads them in stored order.
 
 {again}{rates}
 
-Against the aims; a ratio of 1 or more is an aim reached:
+A ratio of 1 or more means that the aim is reached:
 
 {aims}
 """
 OPENINGS = """
-Openings are processes of their own from their start to their first batch of 256, imports included,
-bytecode compiled and pages warm, medians; *private* is `Anonymous` of `/proc/self/smaps_rollup`,
-which leaves out the pages that processes share.
+An opening is a process from its start to its first batch of 256, imports included. Bytecode is
+compiled and pages are warm. Figures are medians. *Private* is `Anonymous` of
+`/proc/self/smaps_rollup`, without the pages that processes share.
 
 {opened}
 """
 WEIGHTS = """
-Weights were changed before every batch of 256, {calls} times: {one[median_ms]:.1f} ms in the median
-and {one[p99_ms]:.1f} ms at the 99th percentile with one source, {ten[median_ms]:.1f} and
-{ten[p99_ms]:.1f} ms with ten.
+Weights were changed before every batch of 256, {calls} times. With one source this took
+{one[median_ms]:.1f} ms in the median and {one[p99_ms]:.1f} ms at the 99th percentile. With ten sources it
+took {ten[median_ms]:.1f} and {ten[p99_ms]:.1f} ms.
 """
 COLD = """
-**Cold.** `posix_fadvise(POSIX_FADV_DONTNEED)` had the kernel drop all pages of the corpus and its
-snapshot, after a `sync`; `mincore` found {resident_before_mb:,.0f} MB of them left. A process that
-was then started had its first batch after {wall_s:.1f} s, served {served_per_s:,.0f} triplets/s from
-its start on, and read {read_mb:,.0f} MB from the disk.
+**Cold.** After a `sync`, `posix_fadvise(POSIX_FADV_DONTNEED)` made the kernel drop all pages of the
+corpus and its snapshot. `mincore` found {resident_before_mb:,.0f} MB of them left. Then a new process
+had its first batch after {wall_s:.1f} s. It served {served_per_s:,.0f} triplets/s from its start, and
+read {read_mb:,.0f} MB from the disk.
 """
 HELD = """
-**With memory for a tenth.** A control group of the kernel held the process and its pages of files to
-{held_mb:,.0f} MB, with none of them in memory when it began: {per_s:,.0f} triplets/s, for which it
-read {read_mb:,.0f} MB from the disk.
+**With memory for a tenth.** A control group of the kernel limited the process and its pages of files
+to {held_mb:,.0f} MB. No page was in memory at the start. It served {per_s:,.0f} triplets/s, and read
+{read_mb:,.0f} MB from the disk.
 """
 APART = """
 Measured on the same day by runs of their own: {names}.
 """
 MISSING = """
-Not measured in this run: {names}.
+Not measured in this run:
+
+{names}
 """
 
 
@@ -189,7 +191,7 @@ def _section(
     if "held" in there:
         parts.append(HELD.format(**results["held"]))
     if missing := [f"`{name}`" for name in TITLES if name not in there]:
-        parts.append(MISSING.format(names=", ".join(missing)))
+        parts.append(MISSING.format(names="\n".join(f"- {name}" for name in missing)))
     return "".join(parts)
 
 

@@ -106,7 +106,7 @@ ARMS = {
         title='in-batch, `no_duplicates="group"`', **IN_BATCH, options={"no_duplicates": "group"}
     ),
     "apart": Arm(
-        title='in-batch, `apart=("bm25", .95)`',
+        title='in-batch, `in_batch_margin=("bm25", 0.05)`',
         **IN_BATCH,
         options={"negatives": dp.Negatives(by="random", in_batch_margin=("bm25", 0.05))},
     ),

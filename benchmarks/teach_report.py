@@ -1,4 +1,4 @@
-"""Writes docs/teach.md from teach.json and teach_transformer.json.
+"""Writes docs/teach.md from teach.json, teach_transformer.json and advise.json.
 
 python benchmarks/teach_report.py
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import advise
 import numpy as np
 from teach import ARMS, CORPORA, DECIDING, FEWER, MINED_AT, PLANTED
 from teach_corpora import LONG
@@ -17,6 +18,7 @@ from teach_corpora import LONG
 HERE = Path(__file__).parent
 RESULTS = HERE / "teach.json"
 TRANSFORMER = HERE / "teach_transformer.json"
+ADVICE = HERE / "advise.json"
 PAGE = HERE.parent / "docs" / "teach.md"
 
 METRIC = "ndcg@10"
@@ -38,54 +40,79 @@ TITLES = {
     "debian_planted": "Debian, halved",
     "gcide_planted": "GCIDE, halved",
     "foldoc_planted": "FOLDOC, halved",
+    "manual": "Manual pages",
+    "collection": "WordNet, a collection",
 }
 WHAT = {
     "debian": "short description → long description of a package",
     "wordnet": "words of a synset → gloss",
     "python": "name and signature → first paragraph of the docstring",
     "gcide": "headword → first senses",
-    "foldoc": "term of computing → what is said of it",
+    "foldoc": "term of computing → its description",
 }
 FIGURES = {
     "positive_rank": ("median rank of the positive, where ranked", "{:.0f}"),
     "unranked": ("anchors whose positive shares no term", "{:.0%}"),
     "above_positive": ("candidates (first 16) above the positive", "{:.0%}"),
-    "first_above_positive": ("anchors whose first candidate is", "{:.0%}"),
+    "first_above_positive": ("anchors whose first candidate is above the positive", "{:.0%}"),
 }
 
-TEXT = """# What negatives teach
+TEXT = """# Experiments with negatives
 
-A small model (a mean of word vectors: {dimension} numbers for each of {vocabulary:,} word pieces) is
-trained **from nothing**, in {steps} batches of {batch}, by a softmax over the positives and negatives
-of the whole batch. Two arms differ only in what `sampler(…)` was asked for. Then the anchors of the
-test split rank the texts of all splits, equal texts and those of one `group_key` once.
-What is worth it on a corpus of your own is said by [`duckplets advise`](advise.md), in minutes and
-without PyTorch. `benchmarks/teach.py` measures, and `benchmarks/teach_report.py` writes this page.
+This page is for people who must choose negatives. It shows the gain of each choice on several corpora,
+and where advice errs. The answer depends on the corpus. So ask for your own corpus first.
+
+## Ask for your corpus
+
+```sh
+duckplets demo --keep teach.duckdb
+duckplets advise teach.duckdb --seconds 1 --write negatives.toml
+```
+
+[`duckplets advise`](advise.md) tries eight ways to draw negatives on a sample of your corpus. It needs
+minutes, and neither PyTorch nor a GPU. It recommends one way, or says that there is nothing to gain.
+`--write` stores the recommendation as a run file for `--config`. The answer names the commands that
+must come first: `duckplets mine`, or `duckplets embed` and `duckplets mine --by default`.
+
+## Where the advice errs
+
+{advice}
+
+## How it was measured
+
+A small model is a mean of word vectors: {dimension} numbers for each of {vocabulary:,} word pieces. It
+is trained **from nothing**, in {steps} batches of {batch}. The loss is a softmax over the positives and
+negatives of the whole batch. Two arms differ in the arguments of `sampler(…)` only. Then the anchors
+of the test split rank the texts of all splits. Equal texts count once, and so do the texts of one
+`group_key`. `benchmarks/teach.py` measures, and `benchmarks/teach_report.py` writes this page.
 
 {corpora}
 
-Figures are nDCG@10 in hundredths; `in-batch` is that of a model which has no negatives but the other
-samples of its batch.
+Figures are nDCG@10 in hundredths. The model of the column `in-batch` has the other samples of its
+batch as its only negatives.
 
-## Differences
+## What was found
 
-Each arm is compared with the one it differs from by one thing, query by query, by the means of as
-many seeds as stand after the semicolon. The interval of 95 % draws families of queries
-(`dp.compare`) and says nothing of seeds: over these, figures of one arm have a standard deviation of
-{deviation:.2f} ({deviations} times several seeds). **Bold**: the interval has no 0 in it. Arms with
-ten seeds decide; all their runs on a corpus share a tokenizer and candidates.
+{found}
+
+Each arm is compared with another arm that differs in one thing. They are compared query by query. The
+last number in a cell counts the seeds. The interval of 95 % draws families of queries
+(`dp.compare`). It does not include the spread over seeds: figures of one arm have a standard
+deviation of {deviation:.2f} over seeds ({deviations} times several seeds). **Bold**: the interval
+excludes 0. Arms with ten seeds decide. All their runs on a corpus share a tokenizer and candidates.
 
 {table}
 
-*Dense* candidates are ranked by the model that the first seed of the arm *in-batch negatives only*
-has trained, so they cost a training more; those *mined again* by the model that the first seed of
-*1 dense* has trained.
+*Dense* candidates are ranked by a model that the arm *in-batch negatives only* has trained with its
+first seed. So they cost one more training. The candidates *mined again* are ranked by the model that
+*1 dense* has trained with its first seed.
 
-Batches of one *length* take one of 16 classes of tokens (`batch_by=`). Samples in mixed batches, as
-means of the corpora: {mixed}. Each of these corpora is one source, so that batches of one source are
-not measured.
-*Mined again on the way* embeds and mines with the model in training at steps {mined_at}, and goes
-on with these candidates (`take_minings()`). {run_again}
+Batches of one *length* take one of 16 classes of tokens (`batch_by=`). Share of samples in mixed
+batches, as means of the corpora: {mixed}. Each of these corpora is one source. So batches of one
+source are not measured.
+
+*Mined again on the way* embeds and mines with the model in training at steps {mined_at}. The run then
+draws these candidates (`take_minings()`). {run_again}
 
 {aim}
 
@@ -93,17 +120,17 @@ on with these candidates (`take_minings()`). {run_again}
 {plot}
 ```
 
-Less of the same text, with as many batches:
+The next table has less of the same text, with the same number of batches:
 
 {sizes}
 
 ## False negatives, planted
 
-Of one record a family, each text of {long} characters and more was cut in two. The second half is a
-record of its own that has no anchor: a true answer that nobody labelled, and that may be drawn as
-a negative. When judging, both halves are answers. `corpus.relabel` then says so of every pair,
-on a copy: `positive` lets the halves that stand in the split of their anchor be its positives too,
-`ambiguous` only keeps them from being negatives.
+In one record of each family, each text of {long} characters and more was cut in two. The second half
+became a record without an anchor. It is a true answer without a label, and a run may draw it as a
+negative. The evaluation counts both halves as answers. `corpus.relabel` then labels every pair, on a
+copy. With `positive`, a half in the split of its anchor becomes another positive. With `ambiguous`, a
+half is only excluded from the negatives.
 
 {planted}
 
@@ -115,9 +142,9 @@ on a copy: `positive` lets the halves that stand in the split of their anchor be
 
 {transformer}
 
-## A word beforehand
+## No figure tells beforehand
 
-What a mining says of its candidates, and what they were worth:
+The table compares figures of a mining with the gain of its candidates:
 
 {figures}
 
@@ -126,11 +153,14 @@ What a mining says of its candidates, and what they were worth:
 
 
 def page(
-    results: dict[str, Any] | None = None, of_transformer: dict[str, Any] | None = None
+    results: dict[str, Any] | None = None,
+    of_transformer: dict[str, Any] | None = None,
+    of_advice: dict[str, Any] | None = None,
 ) -> str:
     """Return the page."""
     found = results or json.loads(RESULTS.read_text(encoding="utf-8"))
     transformer = of_transformer or json.loads(TRANSFORMER.read_text(encoding="utf-8"))
+    advice = of_advice or json.loads(ADVICE.read_text(encoding="utf-8"))
     there = [name for name in CORPORA if name in found["corpora"]]
     planted = [name for name in there if name in PLANTED]
     every = [name for name in there if name not in PLANTED]
@@ -139,6 +169,8 @@ def page(
     deviations = _deviations(found)
     return TEXT.format(
         **found["settings"],
+        advice=_advice(advice),
+        found=_found(found, names),
         corpora=_corpora(found, every),
         table=_table(found, names, ARMS),
         mixed=_mixed(found, names),
@@ -157,6 +189,61 @@ def page(
         deviation=_spread(deviations) if deviations else 0,
         deviations=len(deviations),
     )
+
+
+def _advice(results: dict[str, Any]) -> str:
+    """Return how the recommended arm compares with the best one of the laboratory, by corpus."""
+    arms = {key: title for title, key in advise.OURS.items()}
+    of = advise.verdict(results)
+    rows = [["corpus", "recommended", "sure", "best in the laboratory", "recommended less best"]]
+    rows[0] += ["less in-batch", "less 1 random"]
+    for name, found in of["corpora"].items():
+        told = results["advice"][name]
+        cells = [
+            ""
+            if row is None
+            else f"{row['difference']:+.1f} ({row['low']:+.1f} … {row['high']:+.1f})"
+            for row in (found["less"].get(arm) for arm in (found["best"], "pairs", "random_1"))
+        ]
+        rows.append(
+            [TITLES[name], told["recommended"], f"{told['sure']:.2f}", arms[found["best"]], *cells]
+        )
+    text = (
+        f"`make bench-advise` asks for advice on {len(advise.CORPORA)} corpora. The laboratory below "
+        f"chooses the best of the eight arms with seeds {min(advise.CHOOSING)} to "
+        f"{max(advise.CHOOSING)}. It compares this arm with the recommended one on seeds "
+        f"{min(advise.JUDGING)} to {max(advise.JUDGING)}. The aim: at most {advise.TOLERATED} below the "
+        f"best arm on {advise.ENOUGH} corpora, and nowhere below in-batch negatives or random ones."
+    )
+    if not of["judged"]:
+        return (
+            f"{text} No corpus is judged yet: `advise.json` has {len(results['runs'])} runs of "
+            f"{_listed([TITLES[name] for name in results['advice']])}."
+        )
+    far = [TITLES[name] for name in of["judged"] if name not in of["near"]]
+    harmed = [TITLES[name] for name in of["harmed"]]
+    end = (
+        f"{len(of['judged'])} corpora are judged. The advice is near the best arm on "
+        f"{len(of['near'])}. It errs on: {_listed(far) if far else 'none'}. It does harm on: "
+        f"{_listed(harmed) if harmed else 'none'}. The aim is {'reached' if of['held'] else 'missed'}."
+    )
+    return f"{text} {end}\n\n{_rows(*rows)}"
+
+
+def _found(found: dict[str, Any], names: list[str]) -> str:
+    """Return a list of how often each policy was better and worse than random negatives."""
+    lines = []
+    for arm in ("random_1", "random_4", "bm25_1", "bm25_4", "dense_1", "dense_4"):
+        every = [d for name in names if (d := _difference(found, name, arm))]
+        better = sum(low > 0 for _, low, _ in every)
+        worse = sum(high < 0 for *_, high in every)
+        gains = [mean for mean, *_ in every]
+        lines.append(
+            f"- *{ARMS[arm].title}* was better than *{ARMS[ARMS[arm].beside].title}* on {better} of "
+            f"{len(every)} corpora, and worse on {worse}. The gain was {min(gains):+.1f} to "
+            f"{max(gains):+.1f}."
+        )
+    return "\n".join(lines)
 
 
 def _rows(*rows: list[str]) -> str:
@@ -229,7 +316,7 @@ def _cell(found: dict[str, Any], corpus: str, arm: str) -> str:
     mean, low, high = difference
     seeds = found["compared"][corpus][arm]["seeds"]
     text = f"{mean:+.1f}" if low <= 0 <= high else f"**{mean:+.1f}**"
-    return f"{text} ({low:+.1f} … {high:+.1f}; {seeds})"
+    return f"{text} ({low:+.1f} … {high:+.1f}, {seeds})"
 
 
 def _table(found: dict[str, Any], names: list[str], arms: Iterable[str]) -> str:
@@ -262,10 +349,10 @@ def _run_again(found: dict[str, Any]) -> str:
     if not more:
         return ""
     return (
-        f"Arms with fewer seeds were run earlier, on other machines, beside runs there of the arm "
-        f"they are compared with: {len(more)} of those differ from the ones of equal seed here by "
-        f"{np.mean(more):+.2f} on the mean, with a standard deviation of {np.std(more):.2f} (the "
-        f"tokenizer, trained anew, has not quite the same pieces)."
+        f"Arms with fewer seeds were run earlier, on other machines. There, the arm that they are "
+        f"compared with was run again. These {len(more)} runs differ from the runs of equal seed here "
+        f"by {np.mean(more):+.2f} on the mean, with a standard deviation of {np.std(more):.2f}. One "
+        f"reason: each machine trained its own tokenizer."
     )
 
 
@@ -277,18 +364,19 @@ def _transformer(found: dict[str, Any], static: dict[str, Any], names: list[str]
     for run in found.get("tried", ()):
         said = f"{100 * run[METRIC]:.1f} on {TITLES[run['corpus']]}"
         rates.setdefault((run["rate"], run["steps"]), []).append(said)
-    tried = "; ".join(f"{rate:g}: {_listed(of)}" for (rate, _), of in sorted(rates.items()))
+    tried = " ".join(f"{rate:g}: {_listed(of)}." for (rate, _), of in sorted(rates.items()))
     text = (
-        f"A BERT of {of['layers']} layers and {of['dimension']} numbers, from a random start, with "
-        f"the mean of its last states, in the same laboratory: {of['steps']:,} batches of "
-        f"{of['batch']}, with a rate of {of['rate']:g} after a tenth of warm-up, in bfloat16 on a GPU. "
-        f"*Dense* candidates are those of its own first seed of *{ARMS['pairs'].title}*. "
+        f"The model is a BERT of {of['layers']} layers and {of['dimension']} numbers, from a random "
+        f"start. Its vector is the mean of its last states. It learns in the same laboratory, in "
+        f"bfloat16 on a GPU, from {of['steps']:,} batches of {of['batch']}. The rate is "
+        f"{of['rate']:g} after a tenth of warm-up. *Dense* candidates are ranked by the first seed of its own "
+        f"*{ARMS['pairs'].title}*. "
     )
     if tried:
-        text += f"Of the rates tried, one seed of that arm each, it is the best ({tried}). "
+        text += f"This rate was the best of those tried, with one seed of that arm each. {tried} "
     if of_seeds := _deviations(found):
         text += (
-            f"Over seeds, figures of one arm have a standard deviation of {_spread(of_seeds):.2f}."
+            f"Figures of one arm have a standard deviation of {_spread(of_seeds):.2f} over seeds."
         )
     kinds = {"word vectors": static, "transformer": found}
     in_batch = [
@@ -322,8 +410,10 @@ def _worth(found: dict[str, Any], names: list[str]) -> str:
         every = [d[0] for name in names if of.verdict and (d := _difference(found, name, arm))]
         if every and len(every) == len(names):
             mean = sum(every) / len(every)
-            said.append(f"{mean:+.1f} for *{of.title}*")
-    return f"On the mean of these corpora relabelling was worth {'; '.join(said)}." if said else ""
+            said.append(f"- {mean:+.1f}: *{of.title}*")
+    return (
+        "Gain of relabelling, on the mean of these corpora:\n\n" + "\n".join(said) if said else ""
+    )
 
 
 def _aim(found: dict[str, Any], names: list[str]) -> str:
@@ -338,9 +428,10 @@ def _aim(found: dict[str, Any], names: list[str]) -> str:
     best = max(counts, key=counts.__getitem__)
     two, one, below, _ = counts[best]
     return (
-        f"The aim was a policy worth 2 points more than as many random negatives on two corpora, "
-        f"1 on three, and below random on none. *{ARMS[best].title}* comes nearest: no less than "
-        f"2.00 on {two}, than 1.00 on {one}, below random on {-below}, of {len(names)}."
+        f"The aim was a policy that gains 2 points over the same number of random negatives on two "
+        f"corpora, and 1 point on three. It should do harm on none. *{ARMS[best].title}* comes "
+        f"nearest. It gains 2 points on {two} and 1 point on {one} of {len(names)} corpora, and does "
+        f"harm on {-below}."
     )
 
 
@@ -402,13 +493,13 @@ def _word(found: dict[str, Any], names: list[str]) -> str:
         values = [found["corpora"][name][key] for name in gains]
         told[title] = _spearman(values, [*gains.values()])
     clear = [title for title, value in told.items() if abs(value) >= CLEAR]
-    listed = ", ".join(f"{value:+.2f} for *{title}*" for title, value in told.items())
-    end = f"None reaches {CLEAR}, so no figure of a mining says beforehand what it is worth."
+    listed = "\n".join(f"- {value:+.2f}: {title}" for title, value in told.items())
+    end = f"None reaches {CLEAR}. So no figure of a mining predicts the gain."
     if clear:
         end = f"At {CLEAR} and more: {_listed(clear)}."
     return (
         f"Rank correlation (Spearman's) with the gain of one BM25 negative, over {len(gains)} "
-        f"corpora: {listed}. {end}"
+        f"corpora:\n\n{listed}\n\n{end}"
     )
 
 

@@ -9,42 +9,42 @@ TEXT = """
 
 One run of `benchmarks/text_in.py` (load {load_before:.1f} before it).
 
-**From the Hub.** {hub[records]:,} rows in {hub[shards]} Parquet shards ({hub[mb]:,.0f} MB) from a
-hub on the same machine, with an empty cache, and the same files from disk, in turns:
-{hub[hub_seconds]:.1f} s and {hub[disk_seconds]:.1f} s, **{hub[ratio]:.2f} times** (the aim was 1.3),
-with peaks of {hub[hub_peak_mb]:,} and {hub[disk_peak_mb]:,} MB (1,000). Every shard goes over HTTP,
-into the cache and through a checksum, and rows are committed in pieces.
+**From the Hub.** {hub[records]:,} rows in {hub[shards]} Parquet shards ({hub[mb]:,.0f} MB) come from
+a hub on the same machine, with an empty cache. The same files come from disk, in turns. The times are
+{hub[hub_seconds]:.1f} s and {hub[disk_seconds]:.1f} s, **{hub[ratio]:.2f} times** (aim: 1.3). The peaks
+are {hub[hub_peak_mb]:,} and {hub[disk_peak_mb]:,} MB (aim: 1,000). Every shard goes over HTTP, into the
+cache and through a checksum. Rows are committed in pieces.
 
-**Converters.** Alpaca rows to messages, prompt and reply, from file to rows with ids
-({converters[records]:,} rows; the aim was 60,000 a second), beside the same in a Python loop and
-beside mapping two columns without a conversion:
+**Converters.** {converters[records]:,} Alpaca rows become messages, prompt and reply, from the file to
+rows with ids (aim: 60,000 a second). The table compares with a Python loop, and with a mapping of two
+columns without a conversion:
 
 {converters_table}
 
-**Denoiser**, MB of text per second of one core (the aim was 20), beside the same rules line by line
-in Python:
+**Denoiser.** MB of text per second of one core (aim: 20). The peer is a Python loop over lines with the
+same rules:
 
 {denoiser_table}
 
 **Prefixes**, in turns in one process ({prefixes[records]:,} records): {prefixes[plain_per_s]:,.0f}
-triplets/s without, {prefixes[three_columns_per_s]:,.0f} with a prefix of three columns
-({three_columns:.0f} %), {prefixes[of_records_per_s]:,.0f} with a definition of its own for every
-record ({of_records:.0f} %). Messages: {prefixes[messages_per_s]:,.0f} conversations/s.
+triplets/s without a prefix. A prefix of three columns gives {prefixes[three_columns_per_s]:,.0f}
+({three_columns:.0f} %). A separate definition for every record gives {prefixes[of_records_per_s]:,.0f}
+({of_records:.0f} %). Messages: {prefixes[messages_per_s]:,.0f} conversations/s.
 
 **Data indexes.** {ours[entries]:,} entries are made, cut to a sample of half and weighted in
-**{ours[make_size_sample_and_weight_s]:.1f} s** (the aim was 10), with {ours[peak_mb_above_import]:,.0f}
-MB. A list of tuples, as LLaMA-Factory has, takes {listed[make_size_and_weight_s]:.1f} s for
-{listed[entries]:,}, {times:.0f} times as long as ours, and draws with replacement: at a weight of 1
-it keeps {distinct:.0f} % of the rows.
+**{ours[make_size_sample_and_weight_s]:.1f} s** (aim: 10), with {ours[peak_mb_above_import]:,.0f} MB.
+LLaMA-Factory makes a list of tuples. For {listed[entries]:,} entries it takes
+{listed[make_size_and_weight_s]:.1f} s, {times:.0f} times as long as ours. It draws with replacement. So
+at a weight of 1 it keeps {distinct:.0f} % of the rows.
 """
 
 INTAKE = """
 ## The price of entry
 
-`benchmarks/intake.py` (load {load_before:.1f} before it, {load_after:.1f} after): {rows:,} rows of
-a title and a body, some 566 bytes, in µs of processor time a row. The bare statement reads the
+`benchmarks/intake.py` (load {load_before:.1f} before it, {load_after:.1f} after) reads {rows:,} rows of
+a title and a body, some 566 bytes. Figures are µs of processor time a row. The bare statement reads the
 Parquet file with DuckDB, hashes each row twice and stores both texts. "In one call" is an ingest with
-`prepare=True`: the corpus is split, and the snapshot made while the texts are stored.
+`prepare=True`: it splits the corpus, and makes the snapshot while it stores the texts.
 
 {table}
 """
@@ -67,12 +67,13 @@ INTAKES = {
 IN_PLACE = """
 ## Texts left in place
 
-`benchmarks/in_place.py` (load {load_before:.1f} before it): {records:,} records of two texts,
-{mb:,.0f} MB of UTF-8 in one Parquet file of {file_mb:,.0f} MB, taken in and left in place.
+`benchmarks/in_place.py` (load {load_before:.1f} before it) reads {records:,} records of two texts from
+one Parquet file of {file_mb:,.0f} MB. The text is {mb:,.0f} MB of UTF-8. It is stored in the corpus, or
+left in place.
 
 | | inside | in place | in place / inside |
 |---|---|---|---|
-| corpus file, of the text (the aim was 15 %) | {inside[share]:.1%} | **{in_place[share]:.1%}** | |
+| corpus file, of the text (aim: 15 %) | {inside[share]:.1%} | **{in_place[share]:.1%}** | |
 | ingest, s | {inside[ingest_s]:.0f} | {in_place[ingest_s]:.0f} | {ingest:.2f} |
 | snapshot, s | {inside[prepare_s]:.0f} | {in_place[prepare_s]:.0f} | {prepare:.2f} |
 | triplets/s from the snapshot, in turns (90 %) | {from_snapshot[inside]:,.0f} | {from_snapshot[in_place]:,.0f} | **{from_snapshot[ratio]:.2f}** |

@@ -7,10 +7,9 @@ from typing import Any
 TEXT = """
 ## Token shards
 
-One run of `benchmarks/tokens.py`, {texts:,} pages of Python's documentation, the best of some turns
-each. Shards are written with two threads from texts that are encoded already; these had
-{processors:.2f} processors, so where that is little others used the machine, and only the rate by
-processor time means anything.
+One run of `benchmarks/tokens.py`: {texts:,} pages of Python's documentation, the best of several turns
+each. Two threads write the shards from encoded texts. They had {processors:.2f} processors. If this is
+little, others used the machine, and only the rate by processor time counts.
 
 | measurement | result |
 |---|---|
@@ -25,11 +24,10 @@ processor time means anything.
 BATCHES = """
 ## Token batches
 
-One run of `benchmarks/token_batches.py`: {tokens:,} random tokens in texts of 20 to 2,000, two
-sources, batches of 8 rows of 2,048, all four arrays. Of tokens a second, those by processor time
-are of one core; the process of packed rows had {processors:.2f} of one, so where that is little the
-rates by the clock and first batches mean nothing. *Resident* counts what is mapped of the token
-file, too.
+One run of `benchmarks/token_batches.py`: {tokens:,} random tokens in texts of 20 to 2,000 tokens, in
+two sources. Batches have 8 rows of 2,048, and all four arrays. Rates by processor time are for one
+core. The process of packed rows had {processors:.2f} of one core. If this is little, ignore the rates
+by the clock and the first batches. *Resident* includes the mapped pages of the token file.
 
 | measurement | tokens/s | tokens per second of processor time | first batch | resident |
 |---|---|---|---|---|

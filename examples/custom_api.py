@@ -1,4 +1,4 @@
-"""A paged HTTP API as a source, read with the standard library and asked again after an error.
+"""Read a paged HTTP API as a source, with the standard library, and repeat after an error.
 
 python examples/custom_api.py [URL]
 
@@ -65,7 +65,7 @@ class Server(BaseHTTPRequestHandler):
     failed = False
 
     def do_GET(self):
-        """Answer with a page of articles, and what comes next."""
+        """Answer with a page of articles, and the next page."""
         after = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)["after"][0]
         if after == "50" and not Server.failed:
             Server.failed = True

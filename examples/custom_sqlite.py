@@ -1,4 +1,4 @@
-"""A database as a source: read by pages, interrupted in the middle, and gone on with.
+"""Read a database as a source, by pages; stop in the middle, and continue.
 
 python examples/custom_sqlite.py
 """
@@ -51,7 +51,7 @@ def _record(number, title, reply, product, closed):
 
 
 def make(path):
-    """Write a database of 24,000 tickets, of which every tenth has no reply."""
+    """Write a database of 24,000 tickets; every tenth has no reply."""
     products = ["printer", "scanner", "router", "phone"]
     rows = (
         (

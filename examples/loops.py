@@ -1,11 +1,11 @@
-"""Four training loops are killed, and go on from their own checkpoints with the same input ids.
+"""Kill four training loops, and continue from their own checkpoints with the same input ids.
 
 pip install 'duckplets[torch]' accelerate lightning
 python examples/loops.py [LOOP…]
 
-LOOP: plain (PyTorch), sharded (torch.distributed.checkpoint, as torchtitan has it), accelerate,
-lightning. Each runs on one process and on two (gloo), is killed with SIGKILL, and goes on from the
-last checkpoint, which has the place in the run beside the model.
+LOOP: plain (PyTorch), sharded (torch.distributed.checkpoint, as in torchtitan), accelerate,
+lightning. Each runs on one process and on two (gloo), and is killed with SIGKILL. It continues
+from the last checkpoint, which has the model and the position of the run.
 """
 
 import json
@@ -51,7 +51,7 @@ def loss_of(model: torch.nn.Module, anchors: Ids, positives: Ids) -> torch.Tenso
 
 
 def dataset_of(corpus: Path) -> SamplerDataset:
-    """Return the run, of which every process takes its slice of each batch."""
+    """Return the run; every process takes its slice of each batch."""
     return SamplerDataset(corpus, batch_size=BATCH // size(), seed=7, steps=STEPS)
 
 
@@ -71,7 +71,7 @@ def model_and_optimiser() -> tuple[torch.nn.Module, torch.optim.Optimizer]:
 
 
 def plain(corpus: Path, folder: Path, take: Take) -> None:
-    """Train with PyTorch alone; workers of the DataLoader are ahead of what is used."""
+    """Train with PyTorch alone; workers of the DataLoader are ahead of the training."""
     distributed.init_process_group("gloo")
     bare, optimiser = model_and_optimiser()
     model, dataset = DistributedDataParallel(bare), dataset_of(corpus)
@@ -92,7 +92,7 @@ def plain(corpus: Path, folder: Path, take: Take) -> None:
 
 
 def sharded(corpus: Path, folder: Path, take: Take) -> None:
-    """Train with checkpoints that all processes write, of whatever has a state_dict."""
+    """Train with checkpoints that all processes write, for each object with a state_dict."""
     from torch.distributed import checkpoint
 
     distributed.init_process_group("gloo")
@@ -110,7 +110,7 @@ def sharded(corpus: Path, folder: Path, take: Take) -> None:
 
 
 def accelerate(corpus: Path, folder: Path, take: Take) -> None:
-    """Train with accelerate; torchdata's loader knows what was used of what workers prepared."""
+    """Train with accelerate; torchdata's loader knows which prepared batches were used."""
     from accelerate import Accelerator
     from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -200,7 +200,7 @@ def process(
 def run(
     loop: str, corpus: Path, folder: Path, world: int, killed: int | None = None
 ) -> tuple[int, list[Any]]:
-    """Run a loop on some processes; return how the first one ended and what all took, by step."""
+    """Run a loop on some processes; return the first exit code and all samples, by step."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -233,7 +233,7 @@ def unbroken(corpus: Path) -> Iterator[Any]:
 
 
 def main(loops: list[str]) -> None:
-    """Kill each loop and let it go on, and compare with a run that was never broken."""
+    """Kill each loop, let it continue, and compare with an unbroken run."""
     with tempfile.TemporaryDirectory() as folder:
         corpus = Path(folder) / "faq.duckdb"
         with dp.Corpus(corpus) as opened:

@@ -1,10 +1,10 @@
-"""Sources with a higher loss are drawn more often, and a resumed run does exactly the same.
+"""Draw sources with a higher loss more often, and do exactly the same in a resumed run.
 
 python examples/loss_mixing.py
 
-A loop reports the loss of every source; every 20 steps a rule makes weights of them, here one in
-SQL. Losses and weights are saved with the run, so one that was stopped goes on as if it had not
-been. A loop over several ranks has to report the same, say the mean, on all of them.
+A loop reports the loss of every source; every 20 steps a rule makes weights of them, here one
+in SQL. Losses and weights are saved with the run, so a stopped run continues like an unbroken
+one. A loop over several ranks has to report the same, say the mean, on all of them.
 """
 
 import math
@@ -41,7 +41,7 @@ def weights_of(losses: pa.Table, step: int) -> dict[str, float]:
 
 
 def train(sampler: dp.Sampler, steps: int) -> list[pa.Table]:
-    """Train for so many steps, and return what was seen."""
+    """Train for some steps, and return the samples."""
     seen = []
     for batch in islice(sampler, steps):
         seen.append(batch.table)

@@ -1,11 +1,11 @@
-"""Mines again with the model in training, is killed, and goes on with the same negatives.
+"""Mine again with the model in training, and resume after a kill with the same negatives.
 
 pip install 'duckplets[torch]'
 python examples/mining_again.py
 
-Hard negatives of an untrained model are soft ones for a trained one. Every 20 steps all texts are
-embedded anew and mined by their vectors, while the run stays open; from the next step on it draws
-from these. Anchors and their order stay as they are. A save has it on record.
+Hard negatives of an untrained model are soft ones for a trained one. Every 20 steps all texts
+are embedded again and mined by their vectors, while the run stays open. From the next step it
+draws these candidates. Anchors and their order stay as they are. A save has it on record.
 """
 
 import multiprocessing
@@ -31,7 +31,7 @@ SLOTS = ("anchor", "positive", "negative")
 
 
 class Encoder(nn.Module):
-    """A vector for each of some thousand buckets of pieces; that of a text is their mean."""
+    """A vector for each of some thousand buckets of pieces; a text has their mean."""
 
     BUCKETS = 4096
 
@@ -87,7 +87,7 @@ def train(path: Path, killed_after: int | None = None) -> dict[int, list[str]]:
             negatives[batch.step] = batch["negative"]
             if sampler.step % SAVED_EVERY == 0:
                 tag = f"step-{sampler.step}"
-                sampler.save(tag=tag)  # first: a checkpoint names what is there
+                sampler.save(tag=tag)  # first: a checkpoint names the saved files
                 kept = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
                 torch.save(kept | {"tag": tag}, path.with_suffix(".new"))
                 path.with_suffix(".new").replace(checkpoint)

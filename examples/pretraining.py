@@ -1,10 +1,10 @@
-"""A tiny language model learns from token shards: two ranks are killed, one goes on.
+"""Train a tiny language model on token shards: two ranks are killed, and one continues.
 
 python examples/pretraining.py
 
-Two sources become shards of tokens. A training configuration mixes them, and changes the mix and
-the learning rate on the way. Two ranks train and are killed; one rank goes on from the last save
-with the whole batch, and serves the very rows that an unbroken run would have.
+Two sources become shards of tokens. A training configuration mixes them, and changes the mix
+and the learning rate on the way. Two ranks train and are killed. One rank continues from the
+last save with the whole batch. It serves the same rows as an unbroken run.
 """
 
 import os

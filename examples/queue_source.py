@@ -1,9 +1,10 @@
-"""A queue as a source: messages go when they are stored for good, and none is lost or repeated.
+"""Read a queue as a source: stored messages are acknowledged, and none is lost or repeated.
 
 python examples/queue_source.py
 
-A process that reads the queue is killed half-way; another goes on. The queue is a table here. Any
-broker will do that hands out messages in order, again and again until they are acknowledged.
+A process that reads the queue is killed half-way, and another continues. The queue is a table
+here. Use any broker that hands out messages in order, and repeats them until they are
+acknowledged.
 """
 
 import os
@@ -31,7 +32,7 @@ class Queue:
         )
 
     def put(self, bodies):
-        """Add messages behind those that wait."""
+        """Add messages at the end."""
         with closing(sqlite3.connect(self.path)) as connection, connection:
             rows = ((body,) for body in bodies)
             connection.executemany("INSERT INTO messages (body) VALUES (?)", rows)
@@ -56,7 +57,7 @@ class Queue:
 
 
 class Inbox:
-    """What waits in a queue; the cursor is the number of the last message.
+    """The waiting messages; the cursor is the number of the last one.
 
     A cursor that comes back was committed with all records before it, so it is the time to
     acknowledge them. Not so when they were handed out: reading is ahead of storing.

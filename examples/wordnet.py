@@ -1,9 +1,10 @@
-"""Triplets from WordNet: a word, its definition, and the definition of another one.
+"""Draw triplets from WordNet: a word, its definition, and the definition of another word.
 
 python examples/wordnet.py [wordnet.parquet]
 
-The file is one row a synset: id, title (its words), definition, domain (45 of them, such as
-noun.animal) and hypernym (the id of the synset above). Synsets of one hypernym share a split.
+The file has one row for each synset: id, title (its words), definition, domain and hypernym.
+There are 45 domains, such as noun.animal. The hypernym is the id of the synset above. Synsets
+of one hypernym share a split.
 """
 
 import sys

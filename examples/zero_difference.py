@@ -1,12 +1,13 @@
-"""Three trainers are stopped at three random steps and resumed: their losses differ by 0.
+"""Stop three trainers at three random steps and resume them: their losses differ by 0.
 
 pip install 'duckplets[hf,torch]' lightning
 python examples/zero_difference.py [TRAINER…]
 
 TRAINER: sentence_transformers, transformers, lightning. The model is small and its weights are
-random. A stop is an exception in a step, and what was not saved before it is lost. Dropout is
-seeded by step, for Hugging Face's trainers draw a number when they begin to read. On two ranks the
-batches are the same as well. Losses are not: each rank compares its half of a batch with itself.
+random. A stop is an exception in a step, and all unsaved work is lost. Dropout is seeded by
+step, for Hugging Face's trainers draw a number when they begin to read. On two ranks the
+batches are the same as well. Losses are not: each rank compares its half of a batch with
+itself.
 """
 
 import contextlib

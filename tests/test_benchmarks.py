@@ -241,6 +241,10 @@ def test_advice_is_judged_on_seeds_that_did_not_choose():
     for run in results["runs"]:
         run["ndcg@10"] -= 0.03 * (run["corpus"] == "python" and run["arm"] == "uncut")
     assert advise.verdict(results)["harmed"] == ["python"]
+    results["advice"] = {name: of | {"sure": 0.95} for name, of in advice.items()}
+    page = load("teach_report").page(of_advice=results)
+    assert "near the best arm on 6. It errs on: Python and GCIDE. It does harm on: Python." in page
+    assert "| GCIDE | 1 dense | 0.95 | 4 dense | -0.5 (-0.5 … -0.5) |" in page
     if (stored := advise.HERE / "advise.json").exists():
         kept = json.loads(stored.read_text(encoding="utf-8"))
         assert kept["verdict"] == advise.verdict(kept)

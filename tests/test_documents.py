@@ -1,5 +1,6 @@
 """README, examples and pages: every block runs, every link leads somewhere, nothing is stale."""
 
+import ast
 import inspect
 import json
 import os
@@ -18,11 +19,13 @@ from effort import THOROUGH
 from hub_data import point_to
 from hub_server import TOKEN, Hub
 from programs import ran, said
+from typer.main import get_command
 
 import duckplets as dp
+from duckplets.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("skills/*/*.md")])
 WITH_TORCH_PAGES = {"training.md"}  # tests/adapters runs these
 # tests/adapters runs these
 WITH_TORCH = {
@@ -268,6 +271,18 @@ def test_make_has_the_targets_that_pages_name():
         assert set(named) <= set(targets), page.name
 
 
+def test_commands_have_the_options_that_pages_name():
+    known = {"--help", "--install-completion", "--nthreads"}  # Typer's, and Dask's
+    program = get_command(app)
+    for command in (program, *program.commands.values()):
+        known |= {name for option in command.params for name in option.opts}
+    for page in PAGES:
+        if page.name != "CONTRIBUTING.md":  # it names other programs
+            text = page.read_text(encoding="utf-8")
+            named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", re.sub(r"<!--.*?-->", "", text)))
+            assert named <= known, (page.name, named - known)
+
+
 def test_the_changelog_knows_this_version():
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert re.search(rf"^## {re.escape(dp.__version__)}\b", text, re.MULTILINE)
@@ -300,3 +315,64 @@ def test_every_promise_is_held_by_tests_that_are_there():
         if gone or not named:
             wrong.append(f"{promise} {gone or 'has no test'}")
     assert not wrong, "\n".join(wrong)
+
+
+# ---- plain English
+
+
+PLAIN = """
+The sampler draws one negative for each anchor.
+Rows without an anchor are skipped and counted.
+Which model should I use?
+Of course, you can change the seed.
+So many rows failed that the import stopped.
+There is no default.
+Something else in this process has the file open.
+"""
+HARD = {
+    "of-front": "Of a list the first that has text is taken.",
+    "what-front": "What was mined deeper stays.",
+    "what-noun": "It compares them with what was stored.",
+    "of-which": "A table of pairs, of which each has a score.",
+    "so-many": "Read no further once so many records were accepted.",
+    "stand-in": "The first is that of the newest version.",
+    "old-words": "A corpus that is open read-only will do.",
+    "else": "Assign records to a split; else they are not drawn.",
+    "jargon": "Interrupted, it goes on where it was.",
+    "negations": "Nothing that has no id is left out without a note.",
+    "passives": "It is read, it is cut and it is stored.",
+    "nested": "It says which of the rows that were read are those whose text is what we want.",
+    "long": "word " * 26,
+}
+
+
+def test_the_gauge_of_prose_finds_what_it_names():
+    gauge = runpy.run_path(str(ROOT / "docs" / "prose.py"))
+    findings, clean = gauge["findings"], gauge["clean"]
+    assert not [line for line in PLAIN.strip().splitlines() if findings(clean(line))]
+    assert not [name for name, line in HARD.items() if name not in findings(clean(line))]
+    assert {*HARD} == {"long", *gauge["RULES"]}
+    text = clean("See e.g. `a.b`. It has 0.5 MB. Use v1.2 (or later). Done here now.")
+    assert len(list(gauge["sentences"](text))) == 4
+
+
+def test_the_gauge_of_prose_reads_pages_docstrings_messages_and_statements():
+    gauge = runpy.run_path(str(ROOT / "docs" / "prose.py"))
+    page = "# Title here\n\nA line\nof two.\n\n- An item.\n\n```sh\nno\n```\n| a | b |\n|---|---|\n"
+    assert list(gauge["markdown"](page)) == ["A line of two.", "An item.", "a", "b"]
+    text = "Return rows.\n\nArgs:\n    path: The file.\n        More.\n\nExample:\n    >>> no\n"
+    assert list(gauge["docstring"](text)) == ["Return rows.", "The file. More."]
+    tree = ast.parse("raise ValueError(f'no file {x}' + ' is here')\nnotes.append('a note')\n")
+    assert list(gauge["messages"](tree)) == ["no file X is here", "a note"]
+    statement = "-- name: rows\n-- Rows: one a\n-- file.\n-- Parameters: $a.\nSELECT 1\n"
+    assert list(gauge["sql_comments"](statement)) == ["one a file."]
+
+
+def test_the_gauge_of_prose_fails_above_a_limit(monkeypatch, tmp_path, capsys):
+    (tmp_path / "page.md").write_text("A plain line. What was mined stays.\n", encoding="utf-8")
+    main = runpy.run_path(str(ROOT / "docs" / "prose.py"))["main"]
+    monkeypatch.setitem(main.__globals__, "ROOT", tmp_path)
+    for most, code in ((50, 0), (49, 1)):
+        monkeypatch.setattr(sys, "argv", ["prose.py", "--max-house", str(most)])
+        assert main() == code
+    assert "1 of 2 sentences are house, above 49 %" in capsys.readouterr().err
