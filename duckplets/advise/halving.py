@@ -32,6 +32,7 @@ _STAGES = ((100, 8), (200, 4), (400, 3))  # batches, and how many arms are train
 _LEAST, _TEXTS = 10, 4  # batches of the first stage; texts of a sample, about
 _AT, _TOGETHER = 10, 64  # ranks that count; queries ranked together
 _UNCUT = -1000.0  # a margin that leaves nothing out
+_ANSWERS = 10  # of the sample, for each sample of a batch: with four negatives a batch has half of them
 
 # Arguments of ``Corpus.sampler`` by arm.
 ARMS: Mapping[str, Mapping[str, Any]] = {
@@ -112,11 +113,11 @@ class Plans:
         with self._opened(ARMS[IN_BATCH], 1, batch_size=1) as pairs:
             positives = self._places(pairs.planner.plan(0, anchors).chunks[1])
         answers = len(np.unique(self._texts[positives]))
-        self.batch = min(MOST_BATCH, anchors // 4, answers // 6)
+        self.batch = min(MOST_BATCH, anchors // 4, answers // _ANSWERS)
         if self.batch < LEAST_BATCH:
             raise EmptyPoolError(
                 f"too few to tell: {answers:,} different answers of {anchors:,} anchors to learn "
-                f"from; advise needs {6 * LEAST_BATCH} and {4 * LEAST_BATCH}"
+                f"from; advise needs {_ANSWERS * LEAST_BATCH} and {4 * LEAST_BATCH}"
             )
 
     @cache  # noqa: B019 - it goes with the sample

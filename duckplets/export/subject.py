@@ -117,17 +117,22 @@ def _triplet(database: Database, recipe: TripletRecipe | str, version: int) -> T
 
 
 def _fullest(database: Database, source: str | None, split: str | None, version: int) -> list[str]:
-    """Return the mined recipes, those with the most anchors first."""
+    """Return the mined recipes that have a name here, those with the most anchors first."""
     anchors: Counter[str] = Counter()
     for mining in Minings(database).found(source=source, split=split):
         anchors[mining.recipe] += mining.anchors
-    known = recipe_store.names(database, version)
-    return sorted(anchors, key=lambda name: (name not in known, -anchors[name], name))
+    named = anchors.keys() & {*recipe_store.names(database, version)}
+    return sorted(named, key=lambda name: (-anchors[name], name))
 
 
 def _most_mined(database: Database, source: str | None, split: str, version: int) -> str:
     names = _fullest(database, source, split, version)
     if not names:
+        if mined := Minings(database).found(source=source, split=split):
+            raise RecipeError(
+                f"recipe {mined[0].recipe!r} was mined, but is not stored by this name: pass the "
+                f"recipe itself, or store it with corpus.add_recipe()"
+            )
         where = f"source {source!r}, split {split!r}" if source else f"split {split!r}"
         told = shlex.join(["duckplets", "mine", str(database.path)])
         raise StateMismatchError(

@@ -360,3 +360,13 @@ def test_an_evaluation_set_may_have_the_documents_of_all_splits(corpus, tmp_path
     for file in ("queries.jsonl", "qrels/validation.tsv"):
         counts = {(tmp_path / name / file).read_text().count("\n") for name in ("split", "all")}
         assert len(counts) == 1
+
+
+def test_a_mining_of_a_recipe_that_is_not_stored_is_no_default(tmp_path):
+    with odd_text_corpus(tmp_path / "odd.duckdb") as corpus:
+        corpus.mine(RECIPE, progress=False)
+        corpus.export(tmp_path / "beir", format="beir", split="validation")
+        with pytest.raises(dp.RecipeError, match="'title_body' was mined, but is not stored"):
+            corpus.export(tmp_path / "rows.jsonl", format=ST)
+        corpus.add_recipe(RECIPE)
+        assert corpus.export(tmp_path / "rows.jsonl", format=ST).rows
