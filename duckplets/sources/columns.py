@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from duckplets.errors import DuckpletsError
 from duckplets.sources.names import Steps, follow
 from duckplets.sources.typed import BLOCK_BYTES, ArrowRows, class_name, values_of
-from duckplets.sources.values import Fault, is_filled
+from duckplets.sources.values import Fault, escaped, is_filled
 
 TEXT = pa.string()
 # The first two bytes of UTF-8 that white space beyond ASCII begins with, from U+1680 on.
@@ -55,6 +55,14 @@ def check_size(texts: Sequence[str | None], rows: int) -> None:
     """Refuse texts that are too large for one array; those of one row may fill a batch."""
     if sum(map(len, filter(None, texts))) > (2 * BLOCK_BYTES if rows > 1 else _MOST):
         raise TooLarge
+
+
+def escaped_texts(values: Sequence[str | None]) -> pa.Array:
+    """Return texts as an array, with invalid UTF-8 escaped."""
+    try:
+        return pa.array(values, TEXT)
+    except UnicodeEncodeError:
+        return pa.array([value and escaped(value) for value in values], TEXT)
 
 
 def _array(values: list[Any]) -> pa.Array | list[Any]:

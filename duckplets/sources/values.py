@@ -10,7 +10,7 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -275,6 +275,14 @@ def sections_of(value: Any) -> tuple[list[Section], tuple[str, str] | None]:
     return made, None
 
 
+def own_meta(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the metadata of a record that names its parts, sorted."""
+    meta = plain(row.get("meta"))
+    named = meta if isinstance(meta, dict) or meta is None else {"meta": meta}
+    pairs = {str(key): cell_text(value) for key, value in (named or {}).items()}
+    return [(key, text) for key in sorted(pairs) if (text := pairs[key]) is not None]
+
+
 def document(row: Mapping[str, Any]) -> str:
     """Return a row as JSON, whatever its texts contain."""
     text = json_text(dict(row))
@@ -371,3 +379,16 @@ def prefix_of(text: str) -> str | None:
     except (ValueError, RecursionError, SourceError):
         return None
     return json_text(found)
+
+
+BAD_DATE = "unreadable date"
+Reading = tuple[Callable[[str], Any], str]
+"""How the text of a part is read, and the reason if it has no meaning."""
+
+TYPED: dict[str, Reading] = {
+    "created_at": (moment_of, "unreadable created_at"),
+    "updated_at": (moment_of, "unreadable updated_at"),
+    "trust": (trust_of, "trust outside 0..1"),
+    "prefix": (prefix_of, "unreadable prefix"),
+    "date": (day_of, BAD_DATE),
+}
