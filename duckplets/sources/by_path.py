@@ -27,7 +27,7 @@ from duckplets.base.object_store import address_of
 from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError, nearest
 from duckplets.sources import paths
-from duckplets.sources.custom.protocol import adapted
+from duckplets.sources.custom import adapted
 from duckplets.sources.files import reader_of
 from duckplets.sources.formats.text_file import is_hidden, listed
 from duckplets.sources.mapping import Mapped

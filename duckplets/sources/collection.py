@@ -26,7 +26,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError, SplitError
 from duckplets.sources import paths
 from duckplets.sources.by_path import given_source, source_at, source_of
-from duckplets.sources.custom.feed import OwnKeys
+from duckplets.sources.custom import OwnKeys
 from duckplets.sources.files import Files
 from duckplets.sources.formats.json_file import JsonSource, line_blocks
 from duckplets.sources.layouts import (

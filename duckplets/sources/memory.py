@@ -23,7 +23,7 @@ from duckplets.sources.limits import limits_of
 from duckplets.sources.mapping import Mapped
 from duckplets.sources.names import require_texts, resolve
 from duckplets.sources.row_batches import opened, refused
-from duckplets.sources.rows import MAX_BYTES, RowBlock, Rows, cursor_of
+from duckplets.sources.rows import MAX_BYTES, RowBlock, Rows, cursor_of, with_place
 from duckplets.sources.typed import blocks_of, classes_of_features, names_of
 from duckplets.sources.values import Fault, escaped
 
@@ -259,14 +259,10 @@ class DatasetSource(Mapped):
             names = found.schema.names
             used = resolve(self, names, where)
             parts = found.combine_chunks().to_batches()
-            held: RowBlock | None = None
-            for block in blocks_of(parts, where, columns=used, classes=classes, row=row):
-                if held is not None:
-                    yield held
-                row += len(block.rows)
-                held = block._replace(columns=names)
-            if held is not None:
-                yield held._replace(at=at)
+            blocks = blocks_of(parts, where, columns=used, classes=classes, row=row)
+            if found.num_rows:
+                yield from with_place((block._replace(columns=names) for block in blocks), at)
+            row += found.num_rows
 
     def _by_number(self, row: int) -> Iterator[tuple[pa.Table, Any]]:
         rows = self.dataset.with_format("arrow")

@@ -121,6 +121,16 @@ class RowBlock(NamedTuple):
 Blocks = Iterator[RowBlock]
 
 
+def with_place(blocks: Blocks, at: Any) -> Blocks:
+    """Yield blocks, the last of which has a place to continue from."""
+    last: RowBlock | None = None
+    for block in blocks:
+        if last is not None:
+            yield last
+        last = block
+    yield RowBlock([], at=at) if last is None else last._replace(at=at)
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A place between batches where reading can continue."""
