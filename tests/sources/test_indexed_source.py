@@ -27,7 +27,7 @@ def marks(monkeypatch):
 
 def asked(source, cursor=None):
     """The numbers a source asks for, in the order of its records."""
-    pairs = source._batches(source.size or len(source.rows))(cursor)
+    pairs = source._batches(source.size if source.rows is None else len(source.rows))(cursor)
     return [number for records, _ in pairs for number in records]
 
 

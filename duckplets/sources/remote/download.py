@@ -1,8 +1,8 @@
 """Reach one repository of a hub by ``huggingface_hub``: its revision, its files, their content.
 
-The client asks, pages, resumes a broken download and takes what its own cache has. What it leaves
-to its callers is tried again here, with doubling waits, or as long as the hub asks. Its errors are
-never passed on: they hold requests, and those hold the token.
+The client sends requests, reads all pages, resumes a broken download and uses its own cache. Other
+failures are tried again here, with doubling waits, or as long as the hub asks. Its errors are never
+passed on: they contain requests, and requests contain the token.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,7 +28,7 @@ _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 0.5, 8.0, 300.0  # seconds
 _COMMIT = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 
-_AGAIN = "running the same command again goes on where it stopped"
+_AGAIN = "running the same command again continues where it stopped"
 _LOGIN = "log in with: hf auth login"
 _TOKEN = f"give another as token= or HF_TOKEN, or {_LOGIN}"
 
@@ -52,7 +51,7 @@ class Hub:
         self._sleep = sleep or self.stop.wait
 
     def info(self) -> Any:
-        """Return what the hub says of the newest commit, with its ``sha``."""
+        """Return the hub's facts of the newest commit, with its ``sha``."""
         found = self._tried(lambda: self._hub.dataset_info(self.repo))
         if not _COMMIT.fullmatch(str(found.sha)):
             raise self._odd(self.repo, f"sha is {found.sha!r}, no commit")
@@ -69,10 +68,10 @@ class Hub:
 
         return sorted(self._tried(listed), key=lambda file: str(file.path))
 
-    def fetch(self, file: Any, revision: str, here: Path) -> None:
+    def fetch(self, file: Any, here: Path, revision: str) -> None:
         """Download a file, or copy it from the client's cache."""
 
-        def brought() -> str:
+        def downloaded() -> str:
             return self._client.hf_hub_download(  # type: ignore[no-any-return]
                 self.repo,
                 file.path,
@@ -83,20 +82,13 @@ class Hub:
                 local_dir=here.parent / "hub",
             )
 
-        with self._quiet():
-            os.replace(self._tried(brought, file.path), here)
-
-    @contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """Let the client show no progress bars: ingest has its own."""
-        if self._utils.are_progress_bars_disabled():
-            yield
-            return
-        self._utils.disable_progress_bars()
+        are_off = self._utils.are_progress_bars_disabled()
+        self._utils.disable_progress_bars()  # ingest has its own
         try:
-            yield
+            os.replace(self._tried(downloaded, file.path), here)
         finally:
-            self._utils.enable_progress_bars()
+            if not are_off:
+                self._utils.enable_progress_bars()
 
     def _headers(self) -> dict[str, str]:
         return dict(self._utils.build_hf_headers(token=self._token))
@@ -139,7 +131,7 @@ class Hub:
         if kind == "DisabledRepoError":
             return f"{repo} is disabled on {hub}: nobody can read it"
         if kind == "RevisionNotFoundError":
-            return f"{repo} has no such revision (any more); begin the ingest anew"
+            return f"{repo} has no such revision (any more); start the ingest again"
         if kind == "RemoteEntryNotFoundError":
             return f"{what} is listed on {hub} and is not there"
         if status == 401 and has_token:
@@ -161,7 +153,7 @@ class Hub:
     def _odd(self, what: str, why: str) -> SourceError:
         """Return the error for an answer that no hub gives."""
         return SourceError(
-            f"what answers at {self.endpoint} is no hub: its answer about {what} makes no sense: "
+            f"the server at {self.endpoint} is no hub: its answer about {what} makes no sense: "
             f"{shown(why, 200)}"
         )
 
@@ -206,7 +198,7 @@ def _cause(error: Exception) -> Exception:
 
 
 def _is_of_network(error: Exception) -> bool:
-    """Return whether an error is of a connection, by the client's library or the system."""
+    """Return whether a connection failed, by the client's library or the system."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & {"RequestError", "StreamError", "ConnectionError", "TimeoutError"})
 

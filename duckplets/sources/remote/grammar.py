@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
 Value = str | float | tuple[str, ...]
-"""Of a key in ``LISTS`` the columns, of ``trust`` and ``weight`` a number, of others a text."""
+"""Columns for a key in ``LISTS``, a number for ``trust`` and ``weight``, a text for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class HubUri:
     """A data set on the Hub, or a part of one."""
 
     org: str  # user or organisation
-    name: str  # name of the data set
-    config: str = "default"  # one of its configurations
+    name: str
+    config: str = "default"
     split: str | None = None  # a split or table; None for all
 
     @property
