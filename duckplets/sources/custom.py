@@ -27,7 +27,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError, nearest
 from duckplets.order.permute import key, ranks
 from duckplets.sources.mapping import PARTS, Mapped
-from duckplets.sources.memory import batches_of, row_of, table_blocks
+from duckplets.sources.memory import row_of, table_blocks
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import DROPPED, RowBlock, Rows, Stoppable, cursor_of, with_place
 from duckplets.sources.typed import ArrowRows, blocks_of, names_of
@@ -165,10 +165,12 @@ class _RecordFeed:
     def _of_table(self, records: Any) -> Iterator[RowBlock]:
         try:
             names = names_of(records.schema, "its table")
+            batches = [records] if isinstance(records, pa.RecordBatch) else records
+            batches = records.to_batches() if isinstance(records, pa.Table) else batches
             if not self._are_own:
-                return table_blocks(self._mapping, names, batches_of(records), "its table")
+                return table_blocks(self._mapping, names, batches, "its table")
             _own(dict.fromkeys(names, ""))
-            blocks = blocks_of(batches_of(records), "its table", columns=names)
+            blocks = blocks_of(batches, "its table", columns=names)
         except SourceError as error:
             raise _RefusedError(str(error)) from error
         return (b._replace(rows=[_own(row) for row in b.rows], columns=None) for b in blocks)
