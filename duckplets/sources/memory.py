@@ -246,7 +246,8 @@ class DatasetSource(Mapped):
     def _blocks(
         self, batches: Iterator[tuple[Any, Any]], where: str, row: int
     ) -> Iterator[RowBlock]:
-        classes = classes_of_features(self.dataset.features)
+        features = self.dataset.features
+        classes = classes_of_features(features.to_dict() if features else {})
         for found, at in _guarded(batches, where, row):
             if isinstance(found, list):
                 row += len(found)

@@ -197,7 +197,8 @@ class _ByDatasets:
         with _loading(here):
             for table in self._found.with_format("arrow").iter(batch_size=_ROWS):
                 batches = table.combine_chunks().to_batches()
-                classes = classes_of_features(self._found.features)
+                features = self._found.features
+                classes = classes_of_features(features.to_dict() if features else {})
                 yield from blocks_of(batches, str(here), columns=used, classes=classes)
 
 
