@@ -310,8 +310,8 @@ def null_words(null_values: object) -> tuple[str, ...]:
     for word in words:
         if not isinstance(word, str) or not word.strip() or "\0" in word:
             raise SourceError(
-                f"null_values: {word!r} is no word; give some, as in ('N/A', 'NULL'); a blank cell "
-                f"is no value anyway"
+                f"null_values: {word!r} is no word; give some, as in ('N/A', 'NULL'); a blank is "
+                f"no value anyway"
             )
     return tuple(sorted({word.strip(" ") for word in words}))
 

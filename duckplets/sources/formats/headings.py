@@ -4,8 +4,8 @@ text ─front_matter→ title, text ─opening→ the heading that it begins wit
                                 ─headings→ all of them, each with its level
 
 Markdown is parsed by markdown-it-py, first blocks only and then the titles: 20 MB of READMEs take
-6 s. Titles of other text are underlined, or ``# Heading``. ``opening`` looks at three lines only:
-parsing all would take longer than reading.
+6 s. Titles of other text are underlined, or ``# Heading``. ``opening`` parses three lines only,
+because parsing a whole text takes longer than reading it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 Markup = Literal["markdown"] | None
 
 DEEPEST = 6
-"""Levels of headings; what is below stays in the text of the last."""
+"""Levels of headings; deeper headings stay in the text."""
 
 MOST_PARSED = 2 << 20
-"""Characters of a text whose headings are looked for: of some a parser makes 500 times as much."""
+"""Most characters of a parsed text: for some texts a parser takes 500 times their memory."""
 
 _SUFFIXES: dict[str, Markup] = {".md": "markdown", ".markdown": "markdown"}
 _CODE = re.compile(
@@ -54,7 +54,7 @@ class Heading(NamedTuple):
     """A heading of a text."""
 
     start: int  # offset of its beginning
-    stop: int  # offset of what follows
+    stop: int  # offset after it
     level: int  # from 1, the highest
     title: str  # its text without markup
 
@@ -63,7 +63,7 @@ class _TextLines:
     """The lines of a text with their offsets."""
 
     def __init__(self, text: str, most: int | None = None) -> None:
-        """Take all lines, or about so many."""
+        """Take all lines, or about ``most``."""
         size = len(text) if most is None else min(len(text), _START)
         ends = [found.span() for found in islice(_END.finditer(text, 0, size), most)]
         self.starts = [0, *(stop for _, stop in ends)]
@@ -113,7 +113,7 @@ def front_matter(text: str) -> tuple[str | None, int]:
 
 
 def front_date(text: str) -> date | None:
-    """Return the date in a text's front matter, as it is written there; None without one."""
+    """Return the date in a text's front matter, or None."""
     found = _DATE.search(text[: front_matter(text)[1]])
     try:
         return found and date.fromisoformat(found[1])
@@ -146,7 +146,7 @@ def _value(entry: str, form: Any) -> str | None:
     return (_clean(str(value)) or "") if isinstance(value, str | int | float) else ""
 
 
-# -- the heading that a text begins with ----------------------------------------------------------
+# -- the first heading ----------------------------------------------------------------------------
 
 
 def opening(text: str, markup: Markup = None) -> Heading | None:
@@ -170,7 +170,7 @@ def _first(lines: Sequence[str]) -> int | None:
         line = lines[place]
         if not line.strip():
             place += 1
-        elif line.startswith(".. ") or line.rstrip() == "..":  # with what is indented below
+        elif line.startswith(".. ") or line.rstrip() == "..":  # with the indented lines below
             place += 1
             while place < len(lines) and (not lines[place].strip() or lines[place][0].isspace()):
                 place += 1
@@ -249,12 +249,10 @@ def _underlined(lines: Sequence[str]) -> Iterator[_Under]:
     """Yield the underlined titles of a text, in linear time."""
     place, is_after = 0, True  # whether the preceding line ends a paragraph
     while place < len(lines):
-        line, made = lines[place].rstrip(), None
-        if is_after and line:
-            made = _lined(lines, place, 1) or _lined(lines, place, 0)
-        if made is not None:
+        line = lines[place].rstrip()
+        if is_after and line and (made := _lined(lines, place, 1) or _lined(lines, place, 0)):
             yield made
-            place, is_after = made.end, True
+            place = made.end
             continue
         is_after = not line or line.startswith((".. ", "__ ")) or line == ".."
         is_after = is_after or bool(_FIELD.match(line) or _RULE.fullmatch(line))
