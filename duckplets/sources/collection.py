@@ -227,19 +227,17 @@ class CollectionPart:
                 rows, lines = list[Any](), list[int]()
                 for row, line in zip_longest(block.rows, block.lines):
                     for made in made_of(plain_names(row)) if isinstance(row, dict) else (row,):
-                        if self.repeat and isinstance(made, dict) and _is_known(made, seen):
-                            continue
+                        if self.repeat and isinstance(made, dict):
+                            text = repr(made).encode("utf-8", "surrogatepass")
+                            digest = hashlib.blake2b(text, digest_size=16).digest()
+                            if digest in seen:
+                                continue
+                            seen.add(digest)
                         if isinstance(made, Fault) and made.reason.endswith("without text"):
                             self.blank.add(made.value or "")
                         rows.append(made)
                         lines.append(line)
                 yield RowBlock(rows, block.file, lines if block.lines else ())
-
-
-def _is_known(made: dict[str, Any], seen: set[bytes]) -> bool:
-    size, text = len(seen), repr(made).encode("utf-8", "surrogatepass")
-    seen.add(hashlib.blake2b(text, digest_size=16).digest())
-    return len(seen) == size
 
 
 # -- collections -----------------------------------------------------------------------------------
@@ -382,14 +380,15 @@ def evaluation_sets(folder: Path, limits: Limits) -> list[tuple[str, str, Collec
                 f"{shown(each, 80)}: qrels are of {listed(files)}; give test.tsv, or the queries "
                 f"alone: {shown(parts['queries'].name, 40)}"
             )
-        asked = None if split is None else _asked(files[split], limits)
+        known = None if split is None else _labelled_queries(files[split], limits)
         table = RawTable.of(parts["queries"], "queries", limits)
         name = each.name if each == folder else each.relative_to(folder).as_posix()
-        found.append((name, split or "all", CollectionPart((table,), (partial(_query_in, asked),))))
+        part = CollectionPart((table,), (partial(_query_among, known),))
+        found.append((name, split or "all", part))
     return found
 
 
-def _asked(file: Path, limits: Limits) -> set[str | None]:
+def _labelled_queries(file: Path, limits: Limits) -> set[str | None]:
     table = RawTable.of(file, "labels", limits)
     layout: Any = table.layout
     with closing(FileReader.within(limits)) as reader:
@@ -398,8 +397,8 @@ def _asked(file: Path, limits: Limits) -> set[str | None]:
         return {said.query for row in rows for said in layout.said(plain_names(row))}
 
 
-def _query_in(asked: Set[str | None] | None, row: Row) -> Iterator[dict[str, Any] | Fault]:
-    if asked is None or query_id(row) in asked:
+def _query_among(known: Set[str | None] | None, row: Row) -> Iterator[dict[str, Any] | Fault]:
+    if known is None or query_id(row) in known:
         yield from query_of(row)
 
 

@@ -137,7 +137,7 @@ class _RecordFeed:
 
     def _records(self, records: Any) -> Iterator[RowBlock]:
         if isinstance(records, (pa.RecordBatch, pa.Table, pa.RecordBatchReader)):
-            blocks = self._tried(self._of_table, records)
+            blocks = self._tried(self._blocks_of_table, records)
             while (block := self._tried(next, blocks, None)) is not None:
                 self._row += len(block.rows)
                 yield block
@@ -162,7 +162,7 @@ class _RecordFeed:
         if rows:
             yield RowBlock(rows)
 
-    def _of_table(self, records: Any) -> Iterator[RowBlock]:
+    def _blocks_of_table(self, records: Any) -> Iterator[RowBlock]:
         try:
             names = names_of(records.schema, "its table")
             batches = [records] if isinstance(records, pa.RecordBatch) else records

@@ -86,9 +86,9 @@ def _streamed(records: Any) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     except SourceError:
         raise
     except Exception as error:
-        said = shown(" ".join(str(error).split()), 100)
+        reason = shown(" ".join(str(error).split()), 100)
         raise SourceError(
-            f"{type(records).__name__} records cannot be read as a table: {said}; give an Arrow "
+            f"{type(records).__name__} records cannot be read as a table: {reason}; give an Arrow "
             f"table or a frame with named columns"
         ) from error
     found = _guarded(((batch, None) for batch in stream), _WHERE, 0)
@@ -104,7 +104,12 @@ def _frame_blocks(mapping: Mapped, frame: Any) -> Iterator[RowBlock]:
     for name in resolve(mapping, names, _WHERE):
         column = columns[names.index(name)][1]()
         try:
-            arrays[name] = _array_of(column)
+            if str(column.dtype) == "Object":  # of polars, which exports addresses
+                raise TypeError(column.dtype)
+            is_arrow = hasattr(column, "__arrow_c_stream__")
+            arrays[name] = (
+                pa.chunked_array(column) if is_arrow else pa.array(column, from_pandas=True)
+            )
         except Exception:  # mixed types, or a type of the frame's own
             arrays[name], others[name] = pa.nulls(len(frame)), iter(column.to_list())
     for block in blocks_of(pa.table(arrays).to_batches(), _WHERE):
@@ -125,14 +130,6 @@ def _columns_of(frame: Any) -> list[tuple[str, Callable[[], Any]]]:
     found = [(n, partial(frame.iloc.__getitem__, (slice(None), i))) for i, n in enumerate(names)]
     levels = [(escaped(str(n)), i) for i, n in enumerate(index.names) if n is not None]
     return found + [(n, partial(index.get_level_values, i)) for n, i in levels if n not in names]
-
-
-def _array_of(column: Any) -> pa.Array | pa.ChunkedArray:
-    if str(column.dtype) == "Object":  # of polars, which exports addresses
-        raise TypeError(column.dtype)
-    if hasattr(column, "__arrow_c_stream__"):
-        return pa.chunked_array(column)
-    return pa.array(column, from_pandas=True)
 
 
 def row_of(record: Any) -> dict[str, Any] | Fault:
@@ -161,9 +158,8 @@ def _blocks(records: Iterable[Any]) -> Iterator[RowBlock]:
 class DatasetSource(Mapped):
     """A ``datasets.Dataset`` or ``datasets.IterableDataset``.
 
-    ``ClassLabel`` columns contain the names of the classes. An interrupted ingest continues at the
-    row where it stopped if it is given the same data set again, in memory or streamed without a
-    shuffle.
+    ``ClassLabel`` columns contain the names of the classes. An interrupted ingest of the same data
+    set continues at the row where it stopped. A shuffled stream cannot continue.
     """
 
     dataset: Any

@@ -1,8 +1,8 @@
 """Match the names of a mapping with keys of rows, and follow paths.
 
 A name matches exactly, or in another case, or without the spaces around it, in this order. If no
-key has the name it may be a path, ``set.pos[0]``: ``.name`` is a key of an object, or of each
-object of a list, and ``[0]`` is an element of a list.
+key has the name it may be a path, ``set.pos[0]``. ``.name`` is a key of an object, or of each
+object of a list. ``[0]`` is an element of a list.
 """
 
 from __future__ import annotations
@@ -56,15 +56,8 @@ def _found(name: str, columns: Sequence[str], where: str) -> tuple[str, Steps] |
 
 
 def _steps(rest: str) -> Steps:
-    found: list[str | int] = []
-    at = 0
-    while at < len(rest):
-        step = _STEP.match(rest, at)
-        if step is None:
-            return ()
-        found.append(step[1] if step[1] is not None else int(step[2]))
-        at = step.end()
-    return tuple(found)
+    is_path = re.fullmatch(f"(?:{_STEP.pattern})+", rest)
+    return tuple(key or int(place) for key, place in _STEP.findall(rest)) if is_path else ()
 
 
 def follow(value: Any, steps: Steps) -> Any:
@@ -94,12 +87,6 @@ def known_fields(mapping: Mapped) -> frozenset[str]:
         return frozenset()
     names = mapping.names()
     return frozenset(name.lower() for name in (*converter.fields, *names, *map(head, names)))
-
-
-def left_out_of(mapping: Mapped, columns: Sequence[str]) -> list[str]:
-    """Return the columns that a built-in converter does not read."""
-    known = known_fields(mapping)
-    return [name for name in columns if name.lower() not in known] if known else []
 
 
 def require_texts(mapping: Mapped, columns: Sequence[str], where: str) -> None:

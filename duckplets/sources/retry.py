@@ -88,7 +88,9 @@ class Rereading:
             getattr(self.rows.batches, "stop", lambda: None)()
 
     def _wait(self, error: Exception) -> None:
-        why = _reason(error)
+        first = _cause(error)
+        names = [] if isinstance(first, PassingError) else [type(first).__name__]
+        why = shown(": ".join(filter(None, [*names, str(first).strip()])), 300)
         if self._tried >= self._retries:
             times = counted(self._tried + 1, "attempt")
             raise SourceError(
@@ -154,9 +156,3 @@ def _cause(error: BaseException) -> BaseException:
     while error.__cause__ is not None and not isinstance(error, PassingError):
         error = error.__cause__
     return error
-
-
-def _reason(error: BaseException) -> str:
-    first = _cause(error)
-    names = [] if isinstance(first, PassingError) else [type(first).__name__]
-    return shown(": ".join(filter(None, [*names, str(first).strip()])), 300)

@@ -104,8 +104,8 @@ def _look_for_sections(names: Names, block: RowBlock) -> None:
     if mapping.converter is not None or mapping.part("sections") or block.columns is not None:
         return
     for row in block.rows:
-        given = row.get("sections") if isinstance(row, dict) else None
-        first = given[0] if isinstance(given, list) and given else None
+        value = row.get("sections") if isinstance(row, dict) else None
+        first = value[0] if isinstance(value, list) and value else None
         if isinstance(first, dict) and {"role", "text"} <= first.keys():
             names.mapping = changed(mapping, sections="sections")
             return
@@ -131,7 +131,10 @@ class RowBatches:
         most = MAX_ROWS, MAX_BYTES
         self._mapper = RowMapper(mapping, names, limits_of(reader), where, most, self._days_of)
         is_part = part is not None and isinstance(mapping, type(part.source))
-        self._source = source_name(part.source if part and is_part else mapping, where)
+        source = part.source if part and is_part else mapping
+        self._source = where if where.startswith("source ") else f"source {where!r}"
+        if hasattr(source, "default_name"):
+            self._source = f"source {source.default_name()!r}"
         self._start, self._known, self._of = start, known, of
         self.row = start if known else 0  # rows so far
         if part is not None:
@@ -253,14 +256,6 @@ def refused(error: QueryError, where: str, limits: Limits) -> SourceError:
     """Return the error for a statement the reader refused, naming the limit that helps."""
     more = f"the limit of {limits.memory} is the reader's: limits=dp.sources.Limits(memory='2GB')"
     return SourceError(f"{where}: {error}".replace(MORE_MEMORY, more))
-
-
-def source_name(source: Any, where: str) -> str:
-    """Return the name of a source in messages."""
-    name = getattr(source, "default_name", None)
-    if callable(name):
-        return f"source {name()!r}"
-    return where if where.startswith("source ") else f"source {where!r}"
 
 
 # -- keys and hashes of contents -------------------------------------------------------------------

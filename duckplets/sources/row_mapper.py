@@ -40,7 +40,7 @@ from duckplets.sources.columns import (
 from duckplets.sources.converters.turns import Converted
 from duckplets.sources.limits import Limits
 from duckplets.sources.mapping import PARTS, ROLES, Mapped, label_number, label_rules, null_words
-from duckplets.sources.names import Names, Steps, known_fields, left_out_of
+from duckplets.sources.names import Names, Steps, known_fields
 from duckplets.sources.rows import DROPPED, EXTRA_COLUMNS, HASHED, ROW_SCHEMA, RowBlock
 from duckplets.sources.typed import ArrowRows
 from duckplets.sources.values import (
@@ -146,8 +146,8 @@ class RowMapper:
                 heading = name[:-1] if optional else name
                 self.names[part].append(PartName(heading, key, steps, optional))
         # Columns of a table that a built-in converter does not read.
-        self._left_out = left_out_of(self._mapping, self._names.columns or ())
-        self._fields = {}
+        columns, self._fields = self._names.columns if self._known else None, {}
+        self._left_out = [name for name in columns or () if name.lower() not in self._known]
         if self._converter is not None and not self._converter.is_own:
             self._fields = {f: there[f][0] for f in self._converter.fields if f in there}
 
@@ -399,7 +399,7 @@ class _MappedBlock:
         return array.take(pa.array(places)), is_given
 
     def _filled(self, texts: pa.Array) -> NDArray[np.bool_]:
-        """Return which texts are neither white space nor a word for no value."""
+        """Return which texts have more than white space or a null word."""
         found = filled(texts)
         if nulls := self._mapper.nulls:
             are_words = pc.is_in(pc.utf8_trim(texts, " "), pa.array([*nulls], TEXT))

@@ -122,7 +122,7 @@ Blocks = Iterator[RowBlock]
 
 
 def with_place(blocks: Blocks, at: Any) -> Blocks:
-    """Yield blocks, the last of which has a place to continue from."""
+    """Yield blocks, with a place to continue from in the last."""
     last: RowBlock | None = None
     for block in blocks:
         if last is not None:

@@ -155,7 +155,7 @@ class ArrowRows(Sequence[Any]):
 
 
 def _by_index(column: pa.Array, values: list[Any]) -> list[Any]:
-    """Return the values of a dictionary-encoded column, the last of which means null."""
+    """Return the values of a dictionary-encoded column; the last value is for null."""
     return [values[i] for i in pc.fill_null(column.indices.cast(pa.int64()), -1).to_pylist()]
 
 

@@ -1,6 +1,6 @@
 """Convert instruction data to messages: the turns of a row, its prompt and its reply.
 
-fields of a row ─said→ raw turns ─_turns→ checked turns ─_spoken→ prompt, reply, messages
+fields of a row ─sides_of→ raw turns ─_turns→ checked turns ─_spoken→ prompt, reply, messages
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Wrong(Exception):  # noqa: N818 - carries a reason to its row
         self.reason, self.detail = reason, detail
 
 
-Said = tuple[str, int, Any]
+RawTurn = tuple[str, int, Any]
 """A turn in a row: its field, its number, and its value, which should be a dictionary."""
 
 
@@ -68,7 +68,7 @@ class Converter:
     fields: dict[str, Kind]  # its fields, each a ``text``, a ``list``, or ``either``
     needed: tuple[str, ...] = ()  # fields that every row must have
     # returns the turns of each side of a row, from the values of its fields
-    said: Callable[[Any], list[list[Said]]] | None = None
+    sides_of: Callable[[Any], list[list[RawTurn]]] | None = None
     main: str = "messages"  # field named for a fault of the whole conversation
     rejected: str | None = None  # field of the rejected conversation, if there can be one
     # role of each tag of a turn
@@ -86,12 +86,12 @@ class Converter:
     @property
     def makes_one(self) -> bool:
         """Whether it makes at most one record of a row."""
-        return self.said is None or self.rejected is not None
+        return self.sides_of is None or self.rejected is not None
 
     def converted(self, row: dict[str, Any], *, each: bool = False) -> Iterator[Converted]:
         """Yield the record of a row; with ``each``, one for every reply."""
         try:
-            if self.said is None and not self.is_own:
+            if self.sides_of is None and not self.is_own:
                 yield _alpaca(self._checked(row))
             elif self.is_own:
                 yield from self._conversations(self._called(row), each=each)
@@ -159,8 +159,8 @@ class Converter:
         return Wrong(reason, f"converter {self.name!r}: {reason}")
 
     def _conversations(self, values: dict[str, Any], *, each: bool) -> Iterator[Converted]:
-        said = (self.said or _of_function)(values)
-        sides, main = [self._turns(side, each) for side in said], self.main
+        raw = (self.sides_of or _of_function)(values)
+        sides, main = [self._turns(side, each) for side in raw], self.main
         if each:
             yield from self._replies(sides[0], main)
             return
@@ -205,17 +205,17 @@ class Converter:
                 made, unpaired = made._replace(unpaired=unpaired or None), 0
             yield made._replace(number=number, conversation=conversation)
 
-    def _turns(self, said: list[Said], each: bool) -> list[Turn]:
-        turns = [self._turn(one, each) for one in said]
+    def _turns(self, raw: list[RawTurn], each: bool) -> list[Turn]:
+        turns = [self._turn(one, each) for one in raw]
         return [turn for turn in turns if turn.role != "system" or "".join(turn.texts) != ""]
 
-    def _turn(self, said: Said, each: bool) -> Turn:
+    def _turn(self, raw: RawTurn, each: bool) -> Turn:
         """Return a checked turn; with ``each`` a call without text weighs 0 by default."""
 
         def fault(reason: str, detail: str) -> Wrong:
-            return Wrong(f"{said[0]} {reason}", f"field '{said[0]}', turn {said[1]}: {detail}")
+            return Wrong(f"{raw[0]} {reason}", f"field '{raw[0]}', turn {raw[1]}: {detail}")
 
-        turn = plain(said[2])
+        turn = plain(raw[2])
         turn = turn if isinstance(turn, dict) else {}
         tag, content = plain(turn.get(self.tag)), plain(turn.get(self.value))
         if tag is None:
@@ -262,8 +262,8 @@ class Converter:
         read = {self.tag, self.value, heavy, *more}
         if calls is not None and not _has_value(turn.get("tool_calls")):
             read.add("function_call")
-        unread = _unread(said[0], {key: turn[key] for key in turn if key not in read})
-        unread |= _unread(f"{said[0]}.{self.value}", _unread_in_blocks(content))
+        unread = _unread(raw[0], {key: turn[key] for key in turn if key not in read})
+        unread |= _unread(f"{raw[0]}.{self.value}", _unread_in_blocks(content))
         written = ",".join(f'"{key}":{json_text(value)}' for key, value in more.items())
         return bare._replace(more=written, unread=unread)
 
@@ -423,16 +423,16 @@ def _instructed(instruction: str | None, more: str | None) -> str:
     return (instruction or "") + (more or "")
 
 
-def _of_list(name: str, values: list[Any]) -> list[Said]:
+def _of_list(name: str, values: list[Any]) -> list[RawTurn]:
     return [(name, place, value) for place, value in enumerate(values, 1)]
 
 
-def _system(values: dict[str, Any], tag: str = "role", value: str = "content") -> list[Said]:
+def _system(values: dict[str, Any], tag: str = "role", value: str = "content") -> list[RawTurn]:
     text = values["system"]
     return [] if text is None else [("system", 1, {tag: "system", value: text})]
 
 
-def _of_function(values: dict[str, Any]) -> list[list[Said]]:
+def _of_function(values: dict[str, Any]) -> list[list[RawTurn]]:
     chosen, rejected = values["chosen_messages"], values["rejected_messages"]
     name = "messages" if chosen is None else "chosen_messages"
     sides = [_of_list(name, values["messages"] if chosen is None else chosen)]
@@ -456,7 +456,7 @@ def _first_tag(turns: Any) -> Any:
     return first.get("role") if isinstance(first, dict) else None
 
 
-def _pair(values: dict[str, Any]) -> list[list[Said]]:
+def _pair(values: dict[str, Any]) -> list[list[RawTurn]]:
     """Return both sides: the prompt, then the turns; a list may contain its own prompt."""
     where = _prompt_field(values)
     opening = []
@@ -489,7 +489,7 @@ BUILT_IN = {
             name="openai",
             fields={"messages": "list"},
             needed=("messages",),
-            said=lambda values: [_of_list("messages", values["messages"])],
+            sides_of=lambda values: [_of_list("messages", values["messages"])],
             roles=_ROLES | {"developer": "system", "function": "tool"},
         ),
         Converter(
@@ -504,7 +504,7 @@ BUILT_IN = {
                 "rejected": "either",
             },
             needed=("chosen", "rejected"),
-            said=_pair,
+            sides_of=_pair,
             main="chosen",
             rejected="rejected",
         ),
@@ -512,7 +512,7 @@ BUILT_IN = {
             name="sharegpt",
             fields={"system": "text", "conversations": "list"},
             needed=("conversations",),
-            said=lambda values: [
+            sides_of=lambda values: [
                 [
                     *_system(values, "from", "value"),
                     *_of_list("conversations", values["conversations"]),

@@ -153,9 +153,17 @@ class CsvSource(Files):
 
     def _is_whole(self, file: Path, dialect: _Dialect, limits: Limits) -> bool:
         """Return whether every field that begins with a quote ends with one, in its own row."""
+        starts, before = (
+            [f"{sign}{dialect.quote}" for sign in (dialect.delimiter, "\n", "\r")],
+            "\n",
+        )
         with paths.open_text(file, self.encoding) as text:
-            if not _has_quoted(text, dialect):
-                return True
+            while chunk := text.read(_CHUNK):
+                if any(start in before + chunk for start in starts):
+                    break
+                before = chunk[-1]
+            else:
+                return True  # no field begins with a quote
         with paths.open_text(file, self.encoding) as text:
             rows = _CsvRows(file, text, dialect, limits)
             try:
@@ -216,16 +224,6 @@ class CsvSource(Files):
             marks = counted(counts["mark"], "byte order mark")
             notes.append(f"look: {marks} left out within files; were files joined?")
         return notes
-
-
-def _has_quoted(text: TextIO, dialect: _Dialect) -> bool:
-    """Return whether some field may begin with a quote."""
-    starts, before = [f"{sign}{dialect.quote}" for sign in (dialect.delimiter, "\n", "\r")], "\n"
-    while chunk := text.read(_CHUNK):
-        if any(start in before + chunk for start in starts):
-            return True
-        before = chunk[-1]
-    return False
 
 
 def _odd(row: list[str] | Fault, header: list[str], lines: int) -> Fault:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -190,10 +190,16 @@ def _first(lines: Sequence[str]) -> int | None:
 
 def headings(text: str, markup: Markup) -> list[Heading]:
     """Return the headings of a text, in order."""
-    found = _TextLines(text)
-    is_markdown = markup == "markdown"
-    made = _of_markdown(text, found) if is_markdown else _of_lines(found)
-    return [heading for heading in made if heading is not None]
+    lines = _TextLines(text)
+    if markup is None:
+        return [heading for heading in _of_lines(lines) if heading is not None]
+    found, tokens = list[Heading](), _parser(of_blocks=True).parse(text)
+    for token, inner in pairwise(tokens):
+        if token.type == "heading_open" and token.level == 0 and token.map is not None:
+            first, end = token.map
+            if made := lines.heading(first, end, int(token.tag[1:]), inner.content, markup):
+                found.append(made)
+    return found
 
 
 def sections(
@@ -218,22 +224,16 @@ def sections(
         yield (*root, *(each.title for each in above)), before + body if begins and not i else body
 
 
-def _of_markdown(text: str, found: _TextLines) -> Iterator[Heading | None]:
-    tokens = _blocks().parse(text)
-    for i, token in enumerate(tokens):
-        if token.type == "heading_open" and token.level == 0 and token.map is not None:
-            level, (first, end) = int(token.tag[1:]), token.map
-            yield found.heading(first, end, level, tokens[i + 1].content, "markdown")
-
-
 @cache
-def _blocks() -> MarkdownIt:
-    """Return a Markdown parser of blocks that may contain headings."""
+def _parser(*, of_blocks: bool) -> MarkdownIt:
+    """Return a Markdown parser of whole texts, or of the blocks that may contain headings."""
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark")
-    parser.core.ruler.enableOnly(["normalize", "block"])
-    return parser.disable("reference")
+    if of_blocks:
+        parser.core.ruler.enableOnly(["normalize", "block"])
+        parser.disable("reference")
+    return parser
 
 
 class _Under(NamedTuple):
@@ -324,7 +324,7 @@ def _title(raw: str, markup: Markup) -> str | None:
     if len(raw) > 4 * _LONGEST:
         return None
     if markup and _MARKS.search(raw):
-        tokens = _inlines().parseInline(_ATTRIBUTES.sub("", raw))
+        tokens = _parser(of_blocks=False).parseInline(_ATTRIBUTES.sub("", raw))
         raw = _UNRESOLVED.sub(r"\1", "".join(_texts(tokens)))
     return _clean(raw)
 
@@ -347,10 +347,3 @@ def _texts(tokens: Sequence[Any]) -> Iterator[str]:
             yield token.content
         elif token.type in ("softbreak", "hardbreak"):
             yield " "
-
-
-@cache
-def _inlines() -> MarkdownIt:
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark")

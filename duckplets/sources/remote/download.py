@@ -24,7 +24,7 @@ T = TypeVar("T")
 Sleep = Callable[[float], Any]
 
 TRIES = 5
-_FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 0.5, 8.0, 300.0  # seconds
+_FIRST_WAIT, _LONGEST_WAIT, _LONGEST_REQUESTED = 0.5, 8.0, 300.0  # seconds
 _COMMIT = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 _PASSING = (408, 425, 429, 500, 502, 503, 504)
 
@@ -46,7 +46,10 @@ class Hub:
         self.endpoint = (os.environ.get("HF_ENDPOINT") or default).rstrip("/")
         self.repo = repo
         self.stop = threading.Event()
-        self._token = _checked(token)
+        self._token = token.strip() if isinstance(token, str) else token
+        is_text = isinstance(token, str) and re.fullmatch(r"\s*[!-~]+\s*", token)
+        if token is not None and not is_text:
+            raise SourceError("token= is no token: give the text that begins with hf_")
         self._hub = self._client.HfApi(endpoint=self.endpoint, token=self._token)
         self._sleep = sleep or self.stop.wait
 
@@ -107,14 +110,17 @@ class Hub:
             except DuckpletsError:
                 raise
             except Exception as error:
-                error = _cause(error)
+                inner = error.__cause__  # the client reports it as a file missing from its cache
+                is_wrapped = type(error).__name__ == "LocalEntryNotFoundError"
+                if is_wrapped and isinstance(inner, Exception):
+                    error = inner
                 if refusal := self._refusal(error, what):
                     raise SourceError(refusal) from None
                 if tries == TRIES:
                     failure = self._failure(error, what)
                     raise PassingError(f"{failure} ({TRIES} tries); {_AGAIN}") from None
-                asked = _asked(error)
-            self._sleep(min(asked, _LONGEST_ASKED) or wait)
+                requested = _requested_wait(error)
+            self._sleep(min(requested, _LONGEST_REQUESTED) or wait)
             if self.stop.is_set():
                 raise PassingError(f"{what}: reading it was broken off")
             tries, wait = tries + 1, min(2 * wait, _LONGEST_WAIT)
@@ -183,20 +189,6 @@ def imported(name: str) -> Any:
         ) from error
 
 
-def _checked(token: str | None) -> str | None:
-    token = token.strip() if isinstance(token, str) else token
-    if token is None or (isinstance(token, str) and re.fullmatch(r"[!-~]+", token)):
-        return token
-    raise SourceError("token= is no token: give the text that begins with hf_")
-
-
-def _cause(error: Exception) -> Exception:
-    """Return the error that the client reports as a file missing from its cache."""
-    inner = error.__cause__
-    is_wrapped = type(error).__name__ == "LocalEntryNotFoundError" and isinstance(inner, Exception)
-    return inner if is_wrapped else error  # type: ignore[return-value]
-
-
 def _is_of_network(error: Exception) -> bool:
     """Return whether a connection failed, by the client's library or the system."""
     names = {kind.__name__ for kind in type(error).__mro__}
@@ -208,12 +200,12 @@ def status_of(error: Any) -> int:
     return int(getattr(getattr(error, "response", None), "status_code", 0))
 
 
-def _asked(error: Any) -> float:
+def _requested_wait(error: Any) -> float:
     """Return the seconds an answer asks to wait, or 0."""
-    given = error.response.headers.get("Retry-After", "").strip() if status_of(error) else ""
-    if re.fullmatch("[0-9]{1,9}", given):
-        return float(given)
+    after = error.response.headers.get("Retry-After", "").strip() if status_of(error) else ""
+    if re.fullmatch("[0-9]{1,9}", after):
+        return float(after)
     try:
-        return max(parsedate_to_datetime(given).timestamp() - time.time(), 0.0)
+        return max(parsedate_to_datetime(after).timestamp() - time.time(), 0.0)
     except (ArithmeticError, OSError, TypeError, ValueError):
         return 0.0

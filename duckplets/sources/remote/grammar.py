@@ -126,9 +126,20 @@ def _option(token: str) -> tuple[str, Value]:
     if not value:
         raise SourceError(f"{key}= has no value")
     if key in ("trust", "weight"):
-        return key, _number(key, value)
+        try:
+            number = float(value)
+        except ValueError:
+            raise SourceError(f"{key}={value}: give a number") from None
+        check = check_trust if key == "trust" else check_weight
+        check(int(number) if number.is_integer() else number)  # as it was written
+        return key, number
     if key in LISTS:
-        return key, _columns(key, value)
+        columns = tuple(value.split(","))
+        if not all(columns):
+            raise SourceError(f"{key}={value}: a name is missing beside a comma")
+        if len(set(columns)) < len(columns):
+            raise SourceError(f"{key}={value}: a column is named twice")
+        return key, columns
     if key == "source_id":
         check_name(value)
     elif "," in value and key != "labels":
@@ -141,27 +152,8 @@ def check_name(name: object) -> None:
     checked("source_id", name, Named, SourceError)
 
 
-def _number(key: str, value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        raise SourceError(f"{key}={value}: give a number") from None
-    check = check_trust if key == "trust" else check_weight
-    check(int(number) if number.is_integer() else number)  # as it was written
-    return number
-
-
 def check_weight(weight: object) -> None:
     """Refuse a weight that is not finite and at least 0."""
     is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
     if weight is not None and not (is_number and 0 <= float(str(weight)) < math.inf):
         raise SourceError(f"weight={weight!r}: give a number of at least 0")
-
-
-def _columns(key: str, value: str) -> tuple[str, ...]:
-    columns = tuple(value.split(","))
-    if not all(columns):
-        raise SourceError(f"{key}={value}: a name is missing beside a comma")
-    if len(set(columns)) < len(columns):
-        raise SourceError(f"{key}={value}: a column is named twice")
-    return columns

@@ -23,7 +23,7 @@ from duckplets.base.formats import OF_SUFFIX, READERS, TEXT
 from duckplets.base.sanitize import counted, listed, shown
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.remote.grammar import HubUri
-from duckplets.sources.remote.stores import Remote, matching
+from duckplets.sources.remote.stores import Remote, matching, suffix_of
 
 _NO_DATA = {
     *("dataset_info.json", "dataset_infos.json"),
@@ -35,8 +35,6 @@ _PAPERS = (
 )
 _GENERIC = re.compile(r"(shard|part|data|file|chunk)?[-_.]?\d*")
 _COUNTED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?.*")
-_COMPRESSED = (".gz", ".zst")
-_SUFFIX = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
 
 
 _Parted = tuple[list[Remote], list[Remote]]  # files that are read, and others
@@ -54,14 +52,6 @@ class HubFiles:
         """Return a note on the files that are not read."""
         count, paths = counted(len(self.others), "file"), [file.path for file in self.others]
         return [f"not read, for the format: {count} ({listed(paths, 3)})"] if paths else []
-
-
-def suffix_of(path: str) -> str:
-    """Return the suffix of a file name, such as ``.jsonl.gz``."""
-    parts = path.rsplit("/", 1)[-1].lower().split(".")
-    count = 2 if len(parts) > 2 and f".{parts[-1]}" in _COMPRESSED else 1
-    found = "." + ".".join(parts[-count:]) if len(parts) > count else ""
-    return found if _SUFFIX.fullmatch(found) else ""  # from outside, and part of a local name
 
 
 def form_of(path: str) -> str | None:
@@ -296,10 +286,10 @@ def _config(one: Mapping[str, Any]) -> CardConfig:
     folder = str(one.get("data_dir") or "").strip("/").removeprefix("./")
     folder = f"{folder}/" if folder else ""
     splits: dict[str, tuple[str, ...]] = {}
-    given = one.get("data_files")
-    if isinstance(given, Mapping):
-        given = [{"split": split, "path": path} for split, path in given.items()]
-    for part in _several(given, one):
+    listed_files = one.get("data_files")
+    if isinstance(listed_files, Mapping):
+        listed_files = [{"split": split, "path": path} for split, path in listed_files.items()]
+    for part in _several(listed_files, one):
         split, path = "train", part
         if isinstance(part, Mapping):
             split, path = str(part.get("split", "train")), part.get("path")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
@@ -221,7 +221,15 @@ class Remote(Protocol):
 
 
 F = TypeVar("F", bound=Remote)
-_SUFFIXES = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
+
+
+def suffix_of(path: str) -> str:
+    """Return the suffix of a file name, such as ``.jsonl.gz``."""
+    parts = path.rsplit("/", 1)[-1].lower().split(".")
+    count = 2 if len(parts) > 2 and parts[-1] in ("gz", "zst") else 1
+    found = "." + ".".join(parts[-count:]) if len(parts) > count else ""
+    known = re.fullmatch(r"(\.[a-z0-9]{1,10}){0,2}", found)
+    return found if known else ""  # from outside, and part of a local name
 
 
 def arrivals(
@@ -239,9 +247,7 @@ def arrivals(
         ) from error
 
     def fetched(number: int, file: F) -> Path:
-        suffixes = "".join(PurePosixPath(file.path).suffixes[-2:]).lower()
-        known = _SUFFIXES.fullmatch(suffixes)  # from outside, and part of a local name
-        here = folder / f"{number}{suffixes if known else ''}"
+        here = folder / f"{number}{suffix_of(file.path)}"
         fetch(file, here)
         return here
 
