@@ -153,10 +153,8 @@ class CsvSource(Files):
 
     def _is_whole(self, file: Path, dialect: _Dialect, limits: Limits) -> bool:
         """Return whether every field that begins with a quote ends with one, in its own row."""
-        starts, before = (
-            [f"{sign}{dialect.quote}" for sign in (dialect.delimiter, "\n", "\r")],
-            "\n",
-        )
+        starts = [f"{sign}{dialect.quote}" for sign in (dialect.delimiter, "\n", "\r")]
+        before = "\n"
         with paths.open_text(file, self.encoding) as text:
             while chunk := text.read(_CHUNK):
                 if any(start in before + chunk for start in starts):
