@@ -116,8 +116,8 @@ def default_name(paths: Paths) -> str:
     first, is_alone = listed[0] if listed else "", len(listed) == 1
     if is_address(first):
         path: PurePath = PurePosixPath(first.partition("://")[2])
-        is_folder = first.endswith("/")
-        is_file = not glob.has_magic(first) and not is_folder and len(path.parts) > 1
+        is_folder = first.endswith("/") or len(path.parts) == 1
+        is_file = not glob.has_magic(first) and not is_folder
         parts = path.parts if is_folder else path.parent.parts
     else:
         here = Path(os.path.expanduser(first))
