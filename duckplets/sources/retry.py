@@ -31,7 +31,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 _FOR_GOOD = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _OF_CONNECTIONS = (ConnectionError, TimeoutError, InterruptedError)
 _OF_SHARED_DISKS = (errno.EIO, errno.ESTALE)
-_STATUSES = (408, 425, 429, 500, 502, 503, 504)
+PASSING_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 # Optional packages whose errors are no OSError.
 _OF_NETWORKS = frozenset({"httpx", "httpx2", "httpcore", "aiohttp", "http", "urllib3"})
 
@@ -144,7 +144,7 @@ def may_pass(error: BaseException, *, is_local: bool) -> bool:
     response = getattr(first, "response", None)
     status = getattr(response, "status_code", None) or getattr(first, "status", None)
     if isinstance(status := status or getattr(first, "code", None), int):
-        return status in _STATUSES
+        return status in PASSING_STATUSES
     if isinstance(first, OSError):
         is_brief = isinstance(first, _OF_CONNECTIONS) or first.errno in _OF_SHARED_DISKS
         return is_brief or not (is_local or isinstance(first, _FOR_GOOD))

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, PassingError, SourceError
+from duckplets.sources.retry import PASSING_STATUSES
 
 T = TypeVar("T")
 Sleep = Callable[[float], Any]
@@ -26,7 +27,6 @@ Sleep = Callable[[float], Any]
 TRIES = 5
 _FIRST_WAIT, _LONGEST_WAIT, _LONGEST_REQUESTED = 0.5, 8.0, 300.0  # seconds
 _COMMIT = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
-_PASSING = (408, 425, 429, 500, 502, 503, 504)
 
 _AGAIN = "running the same command again continues where it stopped"
 _LOGIN = "log in with: hf auth login"
@@ -149,7 +149,7 @@ class Hub:
             way = f"the token has no right to it: {_TOKEN}" if has_token else _LOGIN
             return f"{hub} denies access to {what}; {way}"
         if status:
-            return "" if status in _PASSING else self._failure(error, what)
+            return "" if status in PASSING_STATUSES else self._failure(error, what)
         if isinstance(error, OSError) and error.strerror and not _is_of_network(error):
             return f"{what} cannot be kept here: {error.strerror}"
         if _is_of_network(error) or isinstance(error, OSError):  # a size that does not fit
