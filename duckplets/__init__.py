@@ -55,8 +55,8 @@ if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the ta
     from duckplets.search.analyzer_settings import Terms as Terms
     from duckplets.sources.by_path import Source as Source
     from duckplets.sources.collection import Collection as Collection
-    from duckplets.sources.custom.indexed import IndexedSource as IndexedSource
-    from duckplets.sources.custom.protocol import CustomSource as CustomSource
+    from duckplets.sources.custom import CustomSource as CustomSource
+    from duckplets.sources.custom import IndexedSource as IndexedSource
     from duckplets.sources.formats.text_file import TextFileSource as TextFileSource
     from duckplets.sources.memory import SqlSource as SqlSource
     from duckplets.text.chunking import Chunking as Chunking
@@ -94,8 +94,7 @@ _HOMES = {
     "search.analyzer_settings": "Terms",
     "sources.by_path": "Source",
     "sources.collection": "Collection",
-    "sources.custom.indexed": "IndexedSource",
-    "sources.custom.protocol": "CustomSource",
+    "sources.custom": "CustomSource IndexedSource",
     "sources.formats.text_file": "TextFileSource",
     "sources.memory": "SqlSource",
     "text.chunking": "Chunking",

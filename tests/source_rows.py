@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import duckplets as dp
 from duckplets.db.database import Database
 from duckplets.sources import ROW_SCHEMA, Mark, Source
-from duckplets.sources.custom.protocol import adapted
+from duckplets.sources.custom import adapted
 from duckplets.sources.rows import EXTRA_COLUMNS
 
 NESTED = ("jsonl", "json", "parquet", "feather", "stream", "records", "table", "reader", "sql")

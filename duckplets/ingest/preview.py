@@ -17,7 +17,7 @@ from duckplets.base.sanitize import Reported, counted, shown
 from duckplets.base.settings import Bounds, checked
 from duckplets.errors import SourceError
 from duckplets.sources import Mark
-from duckplets.sources.custom.protocol import adapted
+from duckplets.sources.custom import adapted
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.mapping import OnError, check_on_error, described, overriding, told
 from duckplets.text.characters import bytes_of

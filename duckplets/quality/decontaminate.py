@@ -33,7 +33,7 @@ from duckplets.quality.near_dedup import Action, checked_action
 from duckplets.quality.texts import LiveTexts, joined
 from duckplets.sources.by_path import source_of
 from duckplets.sources.collection import evaluation_sets
-from duckplets.sources.custom.protocol import adapted
+from duckplets.sources.custom import adapted
 from duckplets.sources.limits import FileReader, Limits
 from duckplets.sources.rows import Mark
 

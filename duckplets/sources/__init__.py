@@ -1,8 +1,8 @@
 """Sources: from files, statements, data sets and users' own code to rows for ingest.
 
-A source describes itself and opens into ``Rows``: Arrow batches of ``ROW_SCHEMA``, each row a
-record or the reason why it cannot be one. Ingest knows nothing else about it. The classes of
-readers, which ``dp.Source`` chooses by path and type, are names of this module.
+A source describes itself and opens into ``Rows``: Arrow batches of ``ROW_SCHEMA``. Each row is a
+record, or the reason why it cannot be one. Ingest knows nothing else about it. ``dp.Source``
+chooses a reader by path and type; the readers are names of this module.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from duckplets.sources.rows import ROW_SCHEMA, Mark, Rows
 
 if TYPE_CHECKING:
     from duckplets.db.database import Database
-    from duckplets.sources.custom.indexed import IndexedSource as IndexedSource
-    from duckplets.sources.custom.protocol import CustomSource as CustomSource
-    from duckplets.sources.custom.protocol import PagedSource as PagedSource
+    from duckplets.sources.custom import CustomSource as CustomSource
+    from duckplets.sources.custom import IndexedSource as IndexedSource
+    from duckplets.sources.custom import PagedSource as PagedSource
     from duckplets.sources.formats.columnar import ArrowSource as ArrowSource
     from duckplets.sources.formats.columnar import ParquetSource as ParquetSource
     from duckplets.sources.formats.csv_file import CsvSource as CsvSource
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from duckplets.sources.remote.hub import HubSource as HubSource
 
 _HOMES = {
-    "custom.indexed": "IndexedSource",
-    "custom.protocol": "CustomSource PagedSource",
+    "custom": "CustomSource IndexedSource PagedSource",
     "formats.columnar": "ArrowSource ParquetSource",
     "formats.csv_file": "CsvSource",
     "formats.json_file": "JsonSource",
@@ -65,7 +64,7 @@ class Source(Protocol):
 
     @property
     def uri(self) -> str | None:
-        """Where it reads from, without secrets; None if there is no such place."""
+        """Address without secrets, or None."""
 
     @property
     def trust(self) -> float | str | None:
@@ -76,21 +75,20 @@ class Source(Protocol):
 
     @property
     def in_pieces(self) -> bool:
-        """Whether its rows hold a ``Mark`` here and there, and it can go on from any of them.
+        """Whether its rows contain a ``Mark`` now and then, from which it can continue.
 
-        What comes before a mark is stored with its cursor; an ingest that stops half-way goes on
-        there the next time, exactly once, and its records appear when it has come to its end. Such
-        a source has ``settings()``: plain JSON values that must agree for a cursor to mean the
-        same place.
+        Rows before a mark are stored with its cursor. An interrupted ingest continues there,
+        exactly once, and its records appear when it ends. Such a source has ``settings()``: plain
+        JSON values that must agree for a cursor to mean the same place.
         """
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Check what can be checked at once, and return the rows.
+        """Check the source, and return its rows.
 
         Args:
             reader: An instance to run statements in.
-            cursor: Of a ``Mark``, or None for the beginning.
+            cursor: The cursor of a ``Mark``, or None for the beginning.
 
         Raises:
-            SourceError: It cannot be read, or a column is not there.
+            SourceError: It cannot be read, or lacks a column.
         """

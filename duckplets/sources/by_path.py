@@ -27,7 +27,7 @@ from duckplets.base.object_store import address_of
 from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError, nearest
 from duckplets.sources import paths
-from duckplets.sources.custom.protocol import adapted
+from duckplets.sources.custom import adapted
 from duckplets.sources.files import reader_of
 from duckplets.sources.formats.text_file import is_hidden, listed
 from duckplets.sources.mapping import Mapped
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from duckplets.sources import Source as AnySource
 
 _MAPPED = [part.name for part in fields(Mapped)]
-_OF = {  # what arguments of single formats are for
+_MEANT_FOR = {  # files that an argument of single formats is for
     "delimiter": "CSV files",
     "quote": "CSV files",
     "escape": "CSV files",
@@ -49,13 +49,13 @@ _OF = {  # what arguments of single formats are for
     **dict.fromkeys(_MAPPED, "files with columns"),
 }
 _ANCHORS = (
-    " (of text its title, its first heading or the name of the file is the anchor, and the rest "
-    "the context)"
+    " (the anchor of a text is its title, its first heading or the name of the file, and the rest "
+    "is the context)"
 )
 
 
 def are_several(source: Any, arguments: Mapping[str, Any]) -> bool:
-    """Return whether a source of ``ingest`` is several: a list, a mapping, or a file of them."""
+    """Return whether ``ingest`` was given several sources: a list, a mapping, or a file of them."""
     if isinstance(source, (str, os.PathLike)):
         is_file = PurePath(os.fspath(source)).suffix.lower() in DATA_SETS
         return is_file and "format" not in arguments
@@ -65,27 +65,25 @@ def are_several(source: Any, arguments: Mapping[str, Any]) -> bool:
 
 
 def Source(what: Any, **columns: Any) -> AnySource:  # noqa: N802 - it stands for the readers
-    """Return the source of a path, of several paths, or of data: the reader fits path and type.
+    """Return the source of a path, several paths, or data, with the reader for its type.
 
     Args:
         what: As ``source`` of ``Corpus.ingest``; several files of one format make one source.
         columns: Arguments of the reader, such as ``anchor="question", positive="answer"``;
-            ``format="csv"`` where the suffix does not say it.
+            ``format="csv"`` if the suffix does not tell it.
 
     Raises:
         SourceError: There is no such file, its format is unknown, or an argument does not fit.
     """
-    is_several = (
-        isinstance(what, (list, tuple)) and what and isinstance(what[0], (str, os.PathLike))
-    )
-    if not is_several:
+    is_list = isinstance(what, (list, tuple)) and len(what) > 0
+    if not is_list or not isinstance(what[0], (str, os.PathLike)):
         return given_source(what, columns)
     places = [os.fspath(place) for place in what]
     wanted = columns.pop("format", None)
     forms = {format_of(place, wanted, is_text="pattern" in columns) for place in places}
     if len(forms) > 1:
         raise SourceError(
-            f"files of several formats, {', '.join(sorted(forms))}: give those of one"
+            f"files of several formats, {', '.join(sorted(forms))}: give files of one format"
         )
     return source_at(places, forms.pop(), columns)
 
@@ -116,15 +114,15 @@ def takes_columns(source: Any) -> bool:
 
 
 def source_of(
-    given: str | os.PathLike[str],
+    place: str | os.PathLike[str],
     *,
     format: str | None = None,  # noqa: A002
     **arguments: Any,
 ) -> AnySource:
     """Return the source that reads a file, a folder, a glob, an object or an ``hf://`` line."""
-    path = os.fspath(given)
+    path = os.fspath(place)
     if not isinstance(path, str):
-        raise SourceError(f"{given!r} is not a path")
+        raise SourceError(f"{place!r} is not a path")
     if PurePath(path).suffix.lower() in DATA_SETS and format is None:
         raise SourceError(
             f"{path} describes sources: call corpus.ingest({path!r}) for it alone, or say format="
@@ -145,32 +143,26 @@ def source_at(place: str | list[str], form: str, arguments: dict[str, Any]) -> A
     kind = reader_of(form)
     _check(first, form, arguments, [part.name for part in fields(kind) if part.kw_only])
     arguments = {**READERS[form].arguments, **arguments}
-    if form == TEXT and "pattern" not in arguments and (only := _only_text(first)):
-        arguments = {"pattern": f"*{only}", **arguments}
+    folder = Path(os.path.expanduser(first))
+    if form == TEXT and "pattern" not in arguments and folder.is_dir():
+        there = listed(folder, "*.txt")  # without any, the only other suffix of texts is read
+        others = {paths.inner_suffix(file) for file in there.others if not is_hidden(file)}
+        found = others.intersection(READERS[TEXT].suffixes)
+        if len(found) == 1 and not there.files:
+            arguments = {"pattern": f"*{found.pop()}", **arguments}
     source: AnySource = kind(place, **arguments)
     return source
 
 
-def _only_text(place: str) -> str | None:
-    """Return the suffix of a folder's texts if it has no .txt and they share one."""
-    folder = Path(os.path.expanduser(place))
-    if not folder.is_dir():
-        return None
-    there = listed(folder, "*.txt")
-    others = {paths.inner_suffix(file) for file in there.others if not is_hidden(file)}
-    found = others.intersection(READERS[TEXT].suffixes)
-    return found.pop() if len(found) == 1 and not there.files else None
-
-
 def _files_at(places: list[str], form: str) -> str | list[str]:
-    """Return paths, with globs of the files of a format in place of folders."""
+    """Return paths, with globs of the files of a format instead of folders."""
     found: list[str] = []
+    forms = {name for name, each in READERS.items() if each.reader == READERS[form].reader}
     for place in places:
         folder = Path(os.path.expanduser(place))
         if not folder.is_dir():
             found.append(place)
             continue
-        forms = {f for f in READERS if READERS[f].reader == READERS[form].reader}
         files = listed(folder, "*").files
         there = (f for f in files if OF_SUFFIX.get(paths.inner_suffix(f)) in forms)
         packed = paths.COMPRESSED
@@ -182,7 +174,7 @@ def _files_at(places: list[str], form: str) -> str | list[str]:
 
 
 def _of_folder(place: str) -> str:
-    """Return the format of a folder's files: text, unless all known ones are of another."""
+    """Return the format of a folder's files: text, unless all known files have another."""
     suffixes = set(map(paths.inner_suffix, listed(Path(os.path.expanduser(place)), "*").files))
     found = {OF_SUFFIX[suffix] for suffix in suffixes.intersection(OF_SUFFIX)}
     if TEXT in found or not found:
@@ -199,47 +191,48 @@ def _check(first: str, form: str, arguments: dict[str, Any], known: Sequence[str
     for name, value in arguments.items():
         if name in known:
             continue
-        if name not in _OF:
+        if name not in _MEANT_FOR:
             there = nearest(name, known) or f"; it takes {', '.join(sorted(known))}"
             raise SourceError(f"{shown(first)} is {form}, whose source takes no {name}={there}")
-        said = f"{name}={value}" if value is None else f"{name}="
+        argument = f"{name}={value}" if value is None else f"{name}="
         more = _ANCHORS if form == TEXT and name in _MAPPED else ""
-        raise SourceError(f"{shown(first)} is {form}: {said} is for {_OF[name]}{more}")
+        raise SourceError(f"{shown(first)} is {form}: {argument} is for {_MEANT_FOR[name]}{more}")
 
 
-def format_of(given: str, wanted: str | None = None, *, is_text: bool = False) -> str:
-    """Return the format of a path, looking at what is there; a folder's may be known as text."""
+def format_of(place: str, wanted: str | None = None, *, is_text: bool = False) -> str:
+    """Return the format of a path or of the files it names; ``is_text``: a folder is text."""
     if wanted is not None and wanted not in FORMATS:
         raise SourceError(
             f"format={wanted!r}{nearest(str(wanted), FORMATS)}: give one of {', '.join(FORMATS)}"
         )
-    if given.startswith(HUB_MARK):
+    if place.startswith(HUB_MARK):
         if wanted is not None:
-            raise SourceError(f"format={wanted!r}: what {given.split()[0]} holds is seen there")
+            raise SourceError(
+                f"format={wanted!r}: the files of {place.split()[0]} tell their format; leave it "
+                f"out"
+            )
         return HUB
-    if given == STDIN:
+    if place == STDIN:
         if ALIASES.get(wanted or "", wanted) not in (None, "jsonl"):
             raise SourceError(f"format={wanted!r}: stdin is read as JSON lines; leave it out")
         return "jsonl"
-    if not given:
-        raise SourceError(f"{given!r} is not a path")
-    if "://" in given:
-        address_of(given, SourceError)
-    is_folder = Path(os.path.expanduser(given)).is_dir()
-    files = [] if is_folder else paths.files(given)
+    if not place:
+        raise SourceError(f"{place!r} is not a path")
+    if "://" in place:
+        address_of(place, SourceError)
+    is_folder = Path(os.path.expanduser(place)).is_dir()
+    files = [] if is_folder else paths.files(place)
     if wanted is not None or is_folder:
-        return ALIASES.get(wanted, wanted) if wanted else TEXT if is_text else _of_folder(given)
-    formats = {_of_suffix(PurePosixPath(str(file))) for file in files}
+        return ALIASES.get(wanted, wanted) if wanted else TEXT if is_text else _of_folder(place)
+    formats = set()
+    for path in map(PurePosixPath, map(str, files)):
+        suffix = paths.inner_suffix(path)
+        if suffix not in OF_SUFFIX:
+            raise SourceError(
+                f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; "
+                f"say format= (--format): one of {', '.join(FORMATS)}"
+            )
+        formats.add(OF_SUFFIX[suffix])
     if len(formats) > 1:
-        raise SourceError(f"{given} matches files of several formats: {', '.join(sorted(formats))}")
+        raise SourceError(f"{place} matches files of several formats: {', '.join(sorted(formats))}")
     return formats.pop()
-
-
-def _of_suffix(path: PurePath) -> str:
-    suffix = paths.inner_suffix(path)
-    if suffix not in OF_SUFFIX:
-        raise SourceError(
-            f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; say "
-            f"format= (--format): one of {', '.join(FORMATS)}"
-        )
-    return OF_SUFFIX[suffix]

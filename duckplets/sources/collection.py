@@ -1,10 +1,10 @@
-"""Collections: documents, queries, and labels that say which document answers which query.
+"""Collections: documents, queries, and labels of pairs of a query and a document.
 
 folder, files, tables, a Hub data set ─by names of columns→ tables, each with a layout
-documents, queries ─records of each row→ sources, as any other
+documents, queries ─records of each row→ sources
 labels ─pairs of each row→ query, document, and a label or the score of a candidate
 
-Documents and queries lie in one table where a row has its texts.
+Documents and queries are in one table if a row has its texts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from duckplets.db.database import Database
 from duckplets.errors import SourceError, SplitError
 from duckplets.sources import paths
 from duckplets.sources.by_path import given_source, source_at, source_of
-from duckplets.sources.custom.feed import OwnKeys
+from duckplets.sources.custom import OwnKeys
 from duckplets.sources.files import Files
 from duckplets.sources.formats.json_file import JsonSource, line_blocks
 from duckplets.sources.layouts import (
@@ -64,7 +64,7 @@ _AUTOMODEL = re.compile(r'\s*\{\s*"(corpus|data)"\s*:')
 
 @dataclass(frozen=True, slots=True)
 class _LineRows(Files):
-    """Files without a header, as those of MS MARCO and TREC: a row is a line."""
+    """Files without a header, as of MS MARCO and TREC: a row is a line."""
 
     header: tuple[str, ...] = ()
 
@@ -98,9 +98,9 @@ class RawTable:
     split: str | None = None
 
     @classmethod
-    def of(cls, given: Any, role: str, limits: Limits, split: str | None = None) -> RawTable:
+    def of(cls, table: Any, role: str, limits: Limits, split: str | None = None) -> RawTable:
         """Look at a path, a source or data."""
-        source = raw(_source_of(given, role))
+        source = raw(_source_of(table, role))
         where = shown(source.uri or f"{role} in memory")
         with closing(FileReader.within(limits)) as reader:
             first: Any = next(source.open(reader).batches, None)
@@ -118,22 +118,22 @@ class RawTable:
 
     @property
     def layout(self) -> Grades | Lists | None:
-        """How its rows name labels, if they do."""
+        """The layout of labels in its rows, or None."""
         return next((layout for layout in LAYOUTS if layout.fits(self.names)), None)
 
     def blocks(self, reader: Database, of: dict[str, Any] | None = None) -> Rows:
-        """Open its rows as they are, of the revision that ``of`` names."""
+        """Open its unmapped rows, in the revision that ``of`` names."""
         found: Rows = self.source.open(reader, of and {"rows": 0, "at": None, "of": of})
         return found
 
 
-def _source_of(given: Any, role: str) -> Any:
-    """Return the source of a table; a file of lines without a header is one."""
-    if not isinstance(given, (str, os.PathLike)):
-        if hasattr(given, "__next__") or hasattr(given, "read_next_batch"):  # it is read again
-            given = given.read_all() if hasattr(given, "read_all") else list(given)
-        return given_source(given, {})
-    path = os.fspath(given)
+def _source_of(table: Any, role: str) -> Any:
+    """Return the source of a table, which may be a file of lines without a header."""
+    if not isinstance(table, (str, os.PathLike)):
+        if hasattr(table, "__next__") or hasattr(table, "read_next_batch"):  # it is read again
+            table = table.read_all() if hasattr(table, "read_all") else list(table)
+        return given_source(table, {})
+    path = os.fspath(table)
     if path.startswith(HUB_MARK):
         return source_of(path, text=TEXT)
     if (Path(path).expanduser() / "merlin_metadata.json").is_file():
@@ -170,7 +170,7 @@ class CollectionPart:
     made_of: tuple[Callable[[Row], Iterator[dict[str, Any] | Fault]], ...]  # records, by table
     repeat: bool = False  # whether rows repeat records
     on_error: OnError | None = None
-    blank: set[str] = field(default_factory=set)  # ids of those without text, as they are read
+    blank: set[str] = field(default_factory=set)  # ids of records without text, as they are read
 
     trust: ClassVar[float | None] = None
 
@@ -199,7 +199,7 @@ class CollectionPart:
         return str(self.tables[0].source.default_name())
 
     def settings(self) -> dict[str, Any]:
-        """Return what the tables are."""
+        """Return the settings of the tables."""
         return {"tables": [table.source.settings() for table in self.tables]}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
@@ -217,7 +217,6 @@ class CollectionPart:
             notes=lambda: [note for each in found for note in each.notes()],
         )
         stops = [each.batches.stop for each in found if isinstance(each.batches, Stoppable)]
-
         return Stoppable.of(rows, (lambda: [stop() for stop in stops]) if stops else None)
 
     def _blocks(self, found: list[Rows]) -> Iterator[RowBlock]:
@@ -228,19 +227,17 @@ class CollectionPart:
                 rows, lines = list[Any](), list[int]()
                 for row, line in zip_longest(block.rows, block.lines):
                     for made in made_of(plain_names(row)) if isinstance(row, dict) else (row,):
-                        if self.repeat and isinstance(made, dict) and _is_known(made, seen):
-                            continue
+                        if self.repeat and isinstance(made, dict):
+                            text = repr(made).encode("utf-8", "surrogatepass")
+                            digest = hashlib.blake2b(text, digest_size=16).digest()
+                            if digest in seen:
+                                continue
+                            seen.add(digest)
                         if isinstance(made, Fault) and made.reason.endswith("without text"):
                             self.blank.add(made.value or "")
                         rows.append(made)
                         lines.append(line)
                 yield RowBlock(rows, block.file, lines if block.lines else ())
-
-
-def _is_known(made: dict[str, Any], seen: set[bytes]) -> bool:
-    size, text = len(seen), repr(made).encode("utf-8", "surrogatepass")
-    seen.add(hashlib.blake2b(text, digest_size=16).digest())
-    return len(seen) == size
 
 
 # -- collections -----------------------------------------------------------------------------------
@@ -257,7 +254,7 @@ class Parts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Collection:
-    """Documents, queries and labels, in the forms that retrieval people keep them.
+    """Documents, queries and labels, in the usual forms of retrieval data.
 
     Every part is a path, an ``hf://`` line, a source or data, as for ``ingest``. The names of the
     columns tell the layout: BEIR, MTEB, MS MARCO, TREC, ir_datasets, sentence-transformers,
@@ -267,15 +264,15 @@ class Collection:
 
     rows: Any = None
     """A BEIR folder, a data set of MTEB, a training file of Automodel, or rows that have a query
-    and the texts of its documents; by split where it is known: ``{"train": rows}``."""
+    and the texts of its documents; by split if it is known: ``{"train": rows}``."""
     documents: Any = field(default=None, kw_only=True)
     """The documents, or the name of a source of the corpus that has them."""
     queries: Any = field(default=None, kw_only=True)
-    """The queries; rows that name their documents have labels as well."""
+    """The queries; rows that name their documents also have labels."""
     qrels: Any = field(default=None, kw_only=True)
-    """The labels, by split where it is known: ``{"train": table, "test": "qrels.tsv"}``."""
+    """The labels, by split if it is known: ``{"train": table, "test": "qrels.tsv"}``."""
     splits: Mapping[str, str] | None = field(default=None, kw_only=True)
-    """Which split other names mean: ``{"eval": "test"}``. dev, valid and val mean validation."""
+    """Splits of other names: ``{"eval": "test"}``. dev, valid and val mean validation."""
 
     _name: str | None = field(default=None, init=False, repr=False)
 
@@ -290,58 +287,58 @@ class Collection:
 
     def parts(self, limits: Limits, known: Set[str] = frozenset()) -> Parts:
         """Look at all parts; ``known`` are the sources of the corpus."""
-        given = self._unfolded()
-        asked = given._tables(given.queries, "queries", limits)
-        labels = given._tables(given.qrels, "labels", limits)
-        labelled = [(of, of.layout) for of in (*labels, *asked) if of.layout is not None]
+        named = self if self.rows is None else self._named()
+        queries = named._tables(named.queries, "queries", limits)
+        labels = named._tables(named.qrels, "labels", limits)
+        labelled = [(each, each.layout) for each in (*labels, *queries) if each.layout is not None]
         documents: CollectionPart | str
-        if isinstance(given.documents, str) and given.documents in known:
-            documents = given.documents
-        elif given.documents is not None:
-            tables = given._tables(given.documents, "documents", limits)
+        if isinstance(named.documents, str) and named.documents in known:
+            documents = named.documents
+        elif named.documents is not None:
+            tables = named._tables(named.documents, "documents", limits)
             documents = CollectionPart(tables, (document_of,) * len(tables))
         else:
-            whole = [t.layout for t in asked if isinstance(t.layout, Lists) and t.layout.are_whole]
-            if len(whole) < len(asked):
-                raise SourceError(f"{asked[0].where}: its rows have no documents; give documents=")
-            documents = CollectionPart(
-                asked, tuple(layout.documents for layout in whole), repeat=True
-            )
-        queries = CollectionPart(
-            asked, (query_of,) * len(asked), repeat=len(labelled) > len(labels)
-        )
-        if given.documents is not None:  # rows name these, where others have texts
+            layouts = [each.layout for each in queries]
+            whole = [each for each in layouts if isinstance(each, Lists) and each.are_whole]
+            if len(whole) < len(queries):
+                raise SourceError(
+                    f"{queries[0].where}: its rows have no documents; give documents="
+                )
+            made_of = tuple(layout.documents for layout in whole)
+            documents = CollectionPart(queries, made_of, repeat=True)
+        repeat = len(labelled) > len(labels)
+        part = CollectionPart(queries, (query_of,) * len(queries), repeat=repeat)
+        if named.documents is not None:  # rows name these instead of containing texts
             labelled = [
-                (of, replace(how, are_whole=False) if isinstance(how, Lists) else how)
-                for of, how in labelled
+                (table, replace(layout, are_whole=False) if isinstance(layout, Lists) else layout)
+                for table, layout in labelled
             ]
-        return Parts(given._name or queries.default_name(), documents, queries, labelled)
+        return Parts(named._name or part.default_name(), documents, part, labelled)
 
-    def _tables(self, given: Any, role: str, limits: Limits) -> tuple[RawTable, ...]:
-        if given is None:
+    def _tables(self, tables: Any, role: str, limits: Limits) -> tuple[RawTable, ...]:
+        if tables is None:
             return ()
-        by_split = given if isinstance(given, Mapping) else {None: given}
-        if isinstance(given, (str, os.PathLike)) and role == "labels":
-            folder = Path(given).expanduser()
+        by_split = tables if isinstance(tables, Mapping) else {None: tables}
+        if isinstance(tables, (str, os.PathLike)) and role == "labels":
+            folder = Path(tables).expanduser()
             by_split = _files_of(folder) if folder.is_dir() else by_split
         return tuple(
             RawTable.of(each, role, limits, None if name is None else self._split(name, each))
             for name, each in by_split.items()
         )
 
-    def _split(self, name: Any, given: Any) -> str:
+    def _split(self, name: Any, table: Any) -> str:
         found = (self.splits or {}).get(name) or _SPLITS.get(name)
         if found is None:
-            where = "/".join(Path(given).parts[-2:]) if isinstance(given, (str, Path)) else "qrels"
+            where = "/".join(Path(table).parts[-2:]) if isinstance(table, (str, Path)) else "qrels"
             raise SplitError(
                 f"{shown(where, 80)}: {shown(repr(name), 40)} is no split; say which it is: "
                 f"splits={{{shown(repr(name), 40)}: 'test'}}"
             )
         return found
 
-    def _unfolded(self) -> Collection:
-        if self.rows is None:
-            return self
+    def _named(self) -> Collection:
+        """Return the collection that ``rows`` names or contains."""
         is_path = isinstance(self.rows, (str, os.PathLike))
         found = _named_by(os.fspath(self.rows), self.splits) if is_path else None
         return found or replace(self, rows=None, queries=self.rows)
@@ -351,7 +348,7 @@ def collection_of(source: Any, arguments: dict[str, Any]) -> Collection | None:
     """Return the collection that ``ingest`` was given; None for any other source."""
     if isinstance(source, Collection):
         for name in arguments:
-            raise SourceError(f"{name}= is not for a collection; its columns tell what they hold")
+            raise SourceError(f"{name}= is not for a collection; its columns tell its parts")
         return source
     if not isinstance(source, (str, os.PathLike)) or arguments.keys() - {"splits"}:
         return None
@@ -383,14 +380,15 @@ def evaluation_sets(folder: Path, limits: Limits) -> list[tuple[str, str, Collec
                 f"{shown(each, 80)}: qrels are of {listed(files)}; give test.tsv, or the queries "
                 f"alone: {shown(parts['queries'].name, 40)}"
             )
-        asked = None if split is None else _asked(files[split], limits)
+        known = None if split is None else _labelled_queries(files[split], limits)
         table = RawTable.of(parts["queries"], "queries", limits)
         name = each.name if each == folder else each.relative_to(folder).as_posix()
-        found.append((name, split or "all", CollectionPart((table,), (partial(_query_in, asked),))))
+        part = CollectionPart((table,), (partial(_query_among, known),))
+        found.append((name, split or "all", part))
     return found
 
 
-def _asked(file: Path, limits: Limits) -> set[str | None]:
+def _labelled_queries(file: Path, limits: Limits) -> set[str | None]:
     table = RawTable.of(file, "labels", limits)
     layout: Any = table.layout
     with closing(FileReader.within(limits)) as reader:
@@ -399,8 +397,8 @@ def _asked(file: Path, limits: Limits) -> set[str | None]:
         return {said.query for row in rows for said in layout.said(plain_names(row))}
 
 
-def _query_in(asked: Set[str | None] | None, row: Row) -> Iterator[dict[str, Any] | Fault]:
-    if asked is None or query_id(row) in asked:
+def _query_among(known: Set[str | None] | None, row: Row) -> Iterator[dict[str, Any] | Fault]:
+    if known is None or query_id(row) in known:
         yield from query_of(row)
 
 
@@ -422,7 +420,7 @@ def _of_path(path: Path) -> dict[str, Any] | None:
             return None
         if "queries" not in found:
             raise SourceError(
-                f"{shown(path, 80)}: {corpus.name} is there and queries.jsonl is not; a BEIR "
+                f"{shown(path, 80)}: {corpus.name} exists and queries.jsonl does not; a BEIR "
                 f"folder has both, or read it as documents: --text text --id _id"
             )
         labels = _files_of(qrels) if qrels.is_dir() else None

@@ -1,7 +1,7 @@
 """The columns of a block of rows, and which of their texts are filled.
 
-Columns are those of Arrow data, whose rows are not made, or the values that dictionaries have. What
-is text in all rows is an array, read by kernels; anything else is a list of values.
+A column is a column of Arrow data, whose rows are not made, or a list of values of dictionaries. A
+column with texts only is an array, read by kernels; any other is a list of values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from duckplets.errors import DuckpletsError
 from duckplets.sources.names import Steps, follow
 from duckplets.sources.typed import BLOCK_BYTES, ArrowRows, class_name, values_of
-from duckplets.sources.values import Fault, is_filled
+from duckplets.sources.values import Fault, escaped, is_filled
 
 TEXT = pa.string()
 # The first two bytes of UTF-8 that white space beyond ASCII begins with, from U+1680 on.
@@ -26,7 +26,7 @@ _BLANKS = np.array([0xE19A, 0xE280, 0xE281, 0xE380])
 _MOST = 2**31 - 1  # bytes of an array of texts
 
 
-class Failed(Exception):  # noqa: N818 - the row is named by who knows its number
+class Failed(Exception):  # noqa: N818 - the caller names the row
     """An object of a user failed in a row of a block."""
 
     def __init__(self, row: int) -> None:
@@ -39,7 +39,7 @@ class TooLarge(Exception):  # noqa: N818 - a part of the rows may do
 
 
 def each(make: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
-    """Return what is made of each value; an error tells the place of its value."""
+    """Return the result for each value; an error tells the place of its value."""
     found: list[Any] = []
     try:
         for value in values:
@@ -52,9 +52,17 @@ def each(make: Callable[[Any], Any], values: Sequence[Any]) -> list[Any]:
 
 
 def check_size(texts: Sequence[str | None], rows: int) -> None:
-    """Refuse texts that are too large for one array; those of one row may fill a batch."""
+    """Refuse texts that are too large for one array; one row may fill a batch."""
     if sum(map(len, filter(None, texts))) > (2 * BLOCK_BYTES if rows > 1 else _MOST):
         raise TooLarge
+
+
+def escaped_texts(values: Sequence[str | None]) -> pa.Array:
+    """Return texts as an array, with invalid UTF-8 escaped."""
+    try:
+        return pa.array(values, TEXT)
+    except UnicodeEncodeError:
+        return pa.array([value and escaped(value) for value in values], TEXT)
 
 
 def _array(values: list[Any]) -> pa.Array | list[Any]:
@@ -78,7 +86,7 @@ class RowColumns:
     def __init__(self, rows: Sequence[Any]) -> None:
         self.faults = {at: row for at, row in enumerate(rows) if type(row) is Fault}
         self.rows = rows
-        if self.faults:  # what is known of an unreadable row
+        if self.faults:  # with the known fields of unreadable rows
             self.rows = [(row.row or {}) if type(row) is Fault else row for row in rows]
 
     def values(self, key: Any, steps: Steps) -> list[Any]:
@@ -123,7 +131,7 @@ class ArrowColumns:
 
 
 def different(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
-    """Return the different values of a column, as rows have them, and the place of each."""
+    """Return the distinct plain values of a column, and the place of each row's value."""
     if not isinstance(column, list) and _is_list(column.type):
         column = values_of(column)
     if isinstance(column, list):
@@ -158,7 +166,7 @@ def strings(column: pa.Array | list[Any]) -> pa.Array | None:
 
 
 def listed_strings(column: pa.Array | list[Any]) -> tuple[pa.Array, NDArray[np.intp]] | None:
-    """Return valid texts and the row of each, of a column of texts or of lists of texts."""
+    """Return the valid texts of a column, which may be lists of texts, and the row of each."""
     if isinstance(column, list):
         return None
     rows = np.arange(len(column))

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from duckplets.errors import SourceError
 from duckplets.sources import paths
 from duckplets.sources.limits import limits_of, part_of
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.names import require_texts, resolve
+from duckplets.sources.names import resolve
 from duckplets.sources.remote.stores import arrivals, store_of
 from duckplets.sources.row_batches import opened
 from duckplets.sources.rows import Blocks, Look, RowBlock, Rows, Stoppable
@@ -39,15 +39,15 @@ class Files(Mapped, ABC):
     """Arguments common to sources of files with columns, and how the files are read."""
 
     path: paths.Paths
-    """File (also .gz and .zst), glob, or list of them; ``s3://bucket/key``, ``gs://`` or ``az://``
-    so, or a folder there."""
+    """File (also .gz and .zst), glob, or list of them; an address such as ``s3://bucket/key``,
+    ``gs://…`` or ``az://…``, or a folder there."""
     in_pieces: bool = field(default=False, kw_only=True)
-    """Whether records are stored in pieces as they come, so that an ingest that stops half-way
-    goes on at the row it stopped at, if the files are the same."""
+    """Whether records are stored in pieces as they come. An interrupted ingest then continues at
+    the row where it stopped, if the files are the same."""
 
     @property
     def uri(self) -> str | None:
-        """Where it reads from."""
+        """The path or address."""
         return paths.uri(self.path)
 
     def default_name(self) -> str:
@@ -64,12 +64,8 @@ class Files(Mapped, ABC):
 
     def settings(self) -> dict[str, Any]:
         """Return how the files are read, with a digest of their paths, sizes and times."""
-        written = [
-            each.name
-            for each in fields(self)
-            if each.name in ("encoding", "delimiter", "quote", "escape", "rows")
-        ]
-        how = {name: getattr(self, name) for name in written}
+        names = ("encoding", "delimiter", "quote", "escape", "rows")
+        how = {name: getattr(self, name) for name in names if hasattr(self, name)}
         return self.read_settings() | how | {"files": digest_of(paths.files(self.path))}
 
     def look(self, file: Path, reader: Database) -> Look:
@@ -77,7 +73,7 @@ class Files(Mapped, ABC):
         return Look()
 
     def notes(self, counts: Mapping[str, int]) -> list[str]:
-        """Return sentences on what was counted in the files."""
+        """Return sentences on the counts of the files."""
         return []
 
     @abstractmethod
@@ -86,7 +82,7 @@ class Files(Mapped, ABC):
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the columns of every file, then read them in turn."""
-        files, stop = brought(self.path)
+        files, stop = _arriving(self.path)
         looked: Iterable[_Looked] = (self._looked_at(*each, reader) for each in files)
         part = part_of(reader)
         counts = Counter[str]() if part is None else part.counts
@@ -150,7 +146,6 @@ def used_of(mapping: Mapped, look: Look, where: str, reader: Database) -> list[s
         return []
     if len(names) > limits.columns:
         raise limits.exceeded(where, f"{len(names):,} columns, more", "columns")
-    require_texts(mapping, names, where)
     return resolve(mapping, names, where)
 
 
@@ -170,17 +165,18 @@ def _identity(file: Path | StoredObject) -> tuple[str, tuple[int, int | str]]:
     return str(file.absolute()), (found.st_size, found.st_mtime_ns)
 
 
-def brought(
-    given: paths.Paths,
+def _arriving(
+    places: paths.Paths,
 ) -> tuple[Iterable[tuple[Path | StoredObject, Path]], Callable[[], None] | None]:
-    """Return the files that paths and addresses name, each with a local path."""
-    found = paths.files(given)
+    """Return the files of paths and addresses, each with a local path, and a way to stop them."""
+    found = paths.files(places)
     objects = [each for each in found if isinstance(each, StoredObject)]
     if not objects:
         return [(each, each) for each in found if isinstance(each, Path)], None
     if len(objects) < len(found) or len({(each.scheme, each.bucket) for each in objects}) > 1:
-        told = paths.uri(given)
-        raise SourceError(f"{told}: give files of one bucket, or of this machine alone")
+        raise SourceError(
+            f"{paths.uri(places)}: give files of one bucket, or of this machine alone"
+        )
     store = store_of(objects[0].scheme, objects[0].bucket)
     return arrivals(objects, store.fetch, store.stop.set), store.stop.set
 

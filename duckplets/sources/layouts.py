@@ -1,4 +1,4 @@
-"""Layouts of the rows of collections: which query and document a row names, and with what label.
+"""Layouts of the rows of collections: the query, the document and the label that a row names.
 
 The names of the columns tell a layout. A row of a document or a query becomes a record.
 """
@@ -23,7 +23,7 @@ _QUERY_TEXTS = ("query", "query_text", "question", "text")
 
 
 class Said(NamedTuple):
-    """What a row says of a query and a document."""
+    """The label or score of a query and a document in a row."""
 
     query: str | None
     document: str | None
@@ -58,7 +58,7 @@ class Lists:
     scores: str = ""
     positive_scores: str = ""
     grades: str = ""  # labels of the positives, which are 1 without
-    known_by: str = ""  # the column that is always there, if positives may lack
+    known_by: str = ""  # a column that is always there, if positives may be missing
     are_whole: bool = False  # documents are texts, or objects with texts
 
     def fits(self, names: Set[str]) -> bool:

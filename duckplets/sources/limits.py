@@ -21,19 +21,19 @@ _MOST = 2**31 - 1  # limit of Arrow's text offsets, and of csv's field size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much reading a source may take; what exceeds it is an error that names file and row.
+    """Limits of reading a source; an input above one is an error that names file and row.
 
     Sizes are a number of bytes, or a text such as ``"64MB"``.
     """
 
     memory: str | int = "512MB"
-    """Memory that reading may take; a page of a Parquet file and a batch of an Arrow file, too."""
+    """Memory of reading, and of one page of a Parquet file or one batch of an Arrow file."""
     row: str | int = "128MB"
     """The largest row: a line of JSON or text, a row of CSV, the text file of a folder."""
     field: str | int = "64MB"
     """The largest value of a row: a text, or a list of texts."""
     columns: int = 10_000
-    """The most columns of a file, or different keys of the objects of a JSON file."""
+    """The most columns of a file, or distinct keys of a JSON file."""
 
     def __post_init__(self) -> None:
         for name in ("memory", "row", "field"):
@@ -46,7 +46,7 @@ class Limits:
         return size if name == "memory" else min(size, _MOST)
 
     def exceeded(self, where: str, what: str, name: str) -> SourceError:
-        """Return the error for exceeding a limit, with what to do."""
+        """Return the error for exceeding a limit, with advice."""
         limit = getattr(self, name)
         return SourceError(
             f"{where}: {what} than the limit of {limit}; if that is meant, allow more: "
@@ -54,17 +54,16 @@ class Limits:
         )
 
 
-def size_of(name: str, given: object) -> int:
+def size_of(name: str, value: object) -> int:
     """Return a size in bytes."""
-    if isinstance(given, int) and not isinstance(given, bool) and given > 0:
-        return given
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(?:\s*([KMGT]I?|)B)?", str(given).strip().upper())
-    size = (
-        round(float(found[1]) * _UNITS[found[2] or ""]) if found and isinstance(given, str) else 0
-    )
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    text = value.strip().upper() if isinstance(value, str) else ""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(?:\s*([KMGT]I?|)B)?", text)
+    size = round(float(found[1]) * _UNITS[found[2] or ""]) if found else 0
     if size <= 0:
         raise SourceError(
-            f"{name}={shown(repr(given))}: give a number of bytes, or one with a unit, such as "
+            f"{name}={shown(repr(value))}: give a number of bytes, or one with a unit, such as "
             f"'64MB' or '2GB'"
         )
     return size

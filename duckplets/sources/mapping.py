@@ -1,7 +1,7 @@
 """The mapping from columns to parts of records, shared by all sources with columns.
 
-The dataclass ``Mapped`` is its only definition: sources inherit it; files of sources and commands
-read its fields; ``described`` is what is stored.
+The dataclass ``Mapped`` is its only definition. Sources inherit it, files of sources and commands
+read its fields, and ``described`` is stored.
 """
 
 from __future__ import annotations
@@ -33,87 +33,84 @@ LabelNames = Mapping[str | bool | float, bool | float] | str | None
 class Mapped:
     """The arguments common to the sources that have columns.
 
-    Columns are matched exactly first, else whatever their case, else but for spaces around the
-    name; where there is no column of the name it may be a path into a nested one, such as
-    ``set.query`` or ``set.pos[0]``; ``passages.text`` is that of every object of a list. Where
-    several are given for ``anchor``, ``positive`` or ``text`` the first that has text in a row is
-    taken. A text is a string; a list of strings is taken apart.
+    A name matches a column exactly, or in another case, or without the spaces around it. If no
+    column matches, the name may be a path into a nested column, such as ``set.query`` or
+    ``set.pos[0]``. ``passages.text`` is the text of every object of a list. ``anchor``,
+    ``positive`` and ``text`` take the first of their columns that has text in a row. A text is a
+    string; a list of strings gives several texts.
     """
 
     anchor: Columns = None
-    """Column with the anchor text (or candidates, in order); of a list the first that has text."""
+    """Column with the anchor text (or candidates, in order); a list gives its first text."""
     positive: Columns = None
     """Column with the text that belongs to the anchor (or candidates, in order); a list gives one
     section per element."""
     context: Columns = None
-    """Columns with further texts, all required but those with ``?`` behind the name
-    (``"examples?"``), which a row may have none of; a list gives one section per element."""
+    """Columns with further texts; a list gives one section per element. All are required, except
+    columns with ``?`` behind the name (``"examples?"``)."""
     negative: Columns = None
     """Columns with ready negatives of the anchor, or lists of them: sections of role
     ``rejected``; a row may have none."""
     label: str | None = None
-    """Column that judges the pair of anchor and positive: true, yes, 1, positive,
-    entailment, duplicate or equivalent; false, no, 0, negative, contradiction and those with not_
-    before them, whatever their case; or any other number, a grade. A row without one is skipped,
-    one with anything else fails."""
+    """Column with the label of the pair of anchor and positive. 1: true, yes, positive,
+    entailment, duplicate or equivalent. 0: false, no, negative, contradiction, or one of these
+    words after ``not_``. Any other number is a grade. Case does not matter. A row without a label
+    is skipped, and a row with another value fails."""
     labels: LabelNames = None
-    """What the values of ``label`` mean, in place of that list: ``{"dup": 1, "other": 0}``, or as
+    """Meaning of the values of ``label``, instead of this list: ``{"dup": 1, "other": 0}``, or as
     text ``"dup:1,other:0"``."""
     text: Columns = None
     """Column with the only text of the row (or candidates, in order), instead of an anchor."""
     sections: str | None = None
-    """Column with sections given whole, a list of ``{"role", "heading", "text"}``, besides other
-    columns or instead of them. In JSON and dictionaries a key ``sections`` that holds such lists
-    is one, unsaid."""
+    """Column with whole sections, a list of ``{"role", "heading", "text"}``, with other columns or
+    without. In JSON and dictionaries a key ``sections`` with such lists is used by default."""
     text_of: TextOf = None
-    """What becomes of numbers, booleans, maps, dates and mixed lists in place of texts: by default
-    the row fails, counted; ``json`` takes their JSON as text."""
+    """How to handle numbers, booleans, maps, dates and mixed lists instead of texts. ``json``:
+    take their JSON as text. Default: the row fails and is counted."""
     id: str | None = None
-    """Column that identifies a row; without one the content does."""
+    """Column that identifies a row. Default: the content identifies it."""
     date: str | None = None
     """Column with a date: a DATE or TIMESTAMP, ISO text, or a number of seconds, milliseconds,
-    microseconds or nanoseconds since 1970 (from 1973 on). Where a zone is written it is the date
-    as written there (of Arrow's timestamps, in the column's zone); else that of UTC."""
+    microseconds or nanoseconds since 1970 (from 1973 on). The date is in the zone that is written
+    there, or in the zone of an Arrow column. Default: UTC."""
     created_at: str | None = None
-    """Column with the time the record was made: a timestamp or ISO text; UTC where no zone is
-    written."""
+    """Column with the time the record was made: a timestamp or ISO text; UTC without a zone."""
     updated_at: str | None = None
-    """Column with the time it was last changed, likewise."""
+    """Column with the time of the last change, in the same forms."""
     date_format: Columns = None
-    """How dates are written, as ``strptime`` has it (``"%d.%m.%Y"``), or several ways, the first
-    that fits; ISO text is read besides. A zone, ``%z``, may stand at the end only."""
+    """Form of dates, as in ``strptime`` (``"%d.%m.%Y"``), or several forms: the first that fits.
+    ISO text is read too. A zone, ``%z``, is allowed at the end only."""
     on_bad_date: OnBadDate = "null"
-    """What becomes of a row whose date cannot be read: a record without date, counted in the
-    report, or (``"fail"``) a row that cannot be used."""
+    """How to handle a row whose date cannot be read. ``null``: store the record without a date,
+    and count it. ``fail``: the row cannot be used. Default: ``null``."""
     null_values: str | Sequence[str] = ()
-    """Words for no value, such as ``("N/A", "nan", "NULL")``: a cell of a column that the mapping
-    names, or a text of a list there, is null where it is such a word and spaces around it."""
+    """Words for no value, such as ``("N/A", "nan", "NULL")``. A cell of a mapped column, or a text
+    in its list, is null if it is such a word, with or without spaces around it."""
     group: str | None = None
     """Column whose equal values keep rows in one split."""
     taxonomy: Columns = None
     """Columns with the row's categories, from broad to narrow; lists are spread."""
     meta: Columns = None
-    """Columns kept as metadata."""
+    """Columns stored as metadata."""
     trust: float | str | None = None
-    """Trust in the source, from 0 to 1, or the column that says it per row."""
+    """Trust in the source, from 0 to 1, or the column with the trust of each row."""
     prefix: str | None = None
     """Column with the record's own metadata prefix: a JSON object, or a ``dp.Prefix`` in memory."""
     converter: str | None = None
-    """Converter of instruction data, in place of texts: one of
-    ``dp.plugins.converter_names()``, or a function of yours as ``module:function``, whose code
-    then runs."""
+    """Converter of instruction data, instead of columns of texts: one of
+    ``dp.plugins.converter_names()``, or your function as ``module:function``, whose code runs."""
     turns: Turns = "last"
     """Which replies of a conversation make a pair. ``last``: the last reply, with all turns before
     it as anchor. ``each``: the last reply before each next user turn, with the user turns since
     the previous pair as anchor. Each is a record ``ID#NUMBER`` then, in one group with the others
     of its conversation; turns in no pair are counted. Default: ``last``."""
     on_error: OnError | None = None
-    """What becomes of a row that cannot be used, a malformed line too: an error that names it
-    (``"raise"``, the default where there is a converter), a count in the report with the first
-    such rows (``"skip"``, the default else), or that and a row of the table ``quarantine``."""
+    """How to handle unusable rows and malformed lines. ``raise``: stop at the first. ``skip``:
+    count them, and report the first. ``quarantine``: count them and store them in the table
+    ``quarantine``. Default: ``raise`` with a converter, otherwise ``skip``."""
 
     are_own_keys: ClassVar[bool] = False
-    is_raw: ClassVar[bool] = False  # opens into blocks of rows as they are, with all columns
+    is_raw: ClassVar[bool] = False  # opens into blocks of unmapped rows, with all columns
 
     def __post_init__(self) -> None:
         check_on_error(self.on_error)
@@ -131,7 +128,7 @@ class Mapped:
         if self.positive is not None and self.anchor is None:
             raise SourceError("positive= needs anchor=; for rows of one text use text=")
         if self.negative is not None and self.anchor is None and self.sections is None:
-            raise SourceError("negative= needs anchor=: it is what an anchor is told apart from")
+            raise SourceError("negative= needs anchor=: a negative belongs to an anchor")
         if self.labels is not None and self.label is None:
             raise SourceError("labels= says what the values of a column mean: name it with label=")
         label_rules(self.labels)
@@ -184,7 +181,7 @@ class Mapped:
         return {n: v for n, v in found.items() if v is not None and n not in others}
 
     def part(self, part: str) -> tuple[str, ...]:
-        """Return the columns given for a part."""
+        """Return the columns of a part."""
         value = getattr(self, part)
         if isinstance(value, str):
             return (value,)
@@ -195,15 +192,15 @@ class Mapped:
         return tuple(dict.fromkeys(name for part in PARTS for name in self.part(part)))
 
     def defaults(self) -> str | None:
-        """Return which default recipes suit converted rows; None where their roles tell."""
+        """Return the default recipes of converted rows; None if the roles tell."""
         if self.converter is None:
             return None
         return "pairs" if self.converter == "pair" else "roles"
 
     def read_settings(self) -> dict[str, Any]:
         """Return the JSON values that a cursor depends on."""
-        how = {"on_error": self.handling(), "on_bad_date": self.on_bad_date, "trust": self.trust}
-        return self.described() | how
+        others = {"on_error": self.handling(), "on_bad_date": self.on_bad_date}
+        return self.described() | others | {"trust": self.trust}
 
 
 ROLES = ("anchor", "positive", "context", "text", "negative")
@@ -240,13 +237,13 @@ def check_on_error(on_error: object) -> None:
 
 def label_rules(labels: LabelNames) -> tuple[tuple[str, float], ...]:
     """Return numbers by label, trimmed and in lower case."""
-    given = dict(_named_labels(labels)) if isinstance(labels, str) else labels
-    if given is None:
+    rules = dict(_named_labels(labels)) if isinstance(labels, str) else labels
+    if rules is None:
         return ()
-    if not isinstance(given, Mapping) or not given:
+    if not isinstance(rules, Mapping) or not rules:
         raise SourceError(f"labels={labels!r}: give what each value means, as in {_LABELS_SHOWN}")
     found: dict[str, float] = {}
-    for name, value in given.items():
+    for name, value in rules.items():
         is_name = isinstance(name, (str, bool, int, float)) and str(name).strip()
         if not is_name or not isinstance(value, (bool, int, float)) or not math.isfinite(value):
             raise SourceError(
@@ -260,8 +257,8 @@ def label_rules(labels: LabelNames) -> tuple[tuple[str, float], ...]:
 
 
 _YES = ("true", "yes", "positive", "entailment", "duplicate", "equivalent")
-_NO = ("false", "no", "negative", "contradiction")
-_LABELS = dict.fromkeys(_YES, 1.0) | dict.fromkeys(_NO, 0.0)
+_LABELS = dict.fromkeys(_YES, 1.0)
+_LABELS |= dict.fromkeys(("false", "no", "negative", "contradiction"), 0.0)
 _LABELS |= {f"{no}{name}": 0.0 for no in ("not_", "not ") for name in _YES[-3:]}
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
@@ -296,8 +293,8 @@ def _named_labels(text: str) -> Iterator[tuple[str, float]]:
 def check_dates(date_format: object, on_bad_date: object) -> None:
     """Refuse invalid date formats."""
     checked("on_bad_date", on_bad_date, OnBadDate, SourceError)
-    given = date_format if isinstance(date_format, (list, tuple)) else (date_format,)
-    for form in given if date_format is not None else ():
+    forms = date_format if isinstance(date_format, (list, tuple)) else (date_format,)
+    for form in forms if date_format is not None else ():
         if not isinstance(form, str) or "%" not in form or not _FORM.fullmatch(form):
             raise SourceError(
                 f"date_format={form!r}: give a form of dates such as '%d.%m.%Y', made of %a %A %b "
@@ -307,16 +304,16 @@ def check_dates(date_format: object, on_bad_date: object) -> None:
 
 def null_words(null_values: object) -> tuple[str, ...]:
     """Return the words for missing values, in order, stripped."""
-    given = (null_values,) if isinstance(null_values, str) else null_values
-    if not isinstance(given, (list, tuple)):
+    words = (null_values,) if isinstance(null_values, str) else null_values
+    if not isinstance(words, (list, tuple)):
         raise SourceError(f"null_values={null_values!r}: give words, as in ('N/A', 'NULL')")
-    for word in given:
+    for word in words:
         if not isinstance(word, str) or not word.strip() or "\0" in word:
             raise SourceError(
-                f"null_values: {word!r} is no word; give some, as in ('N/A', 'NULL'); what is "
-                f"blank is no value anyway"
+                f"null_values: {word!r} is no word; give some, as in ('N/A', 'NULL'); a blank is "
+                f"no value anyway"
             )
-    return tuple(sorted({word.strip(" ") for word in given}))
+    return tuple(sorted({word.strip(" ") for word in words}))
 
 
 def check_name(part: str, name: object) -> None:
@@ -354,15 +351,15 @@ def described(source: Any) -> Described | None:
     return dict(found) if isinstance(found, Mapping) else None
 
 
-_KEPT = {"group": "group_key"} | {n: n for n in ("date", "taxonomy", "created_at", "updated_at")}
+_STORED = {"group": "group_key"} | {n: n for n in ("date", "taxonomy", "created_at", "updated_at")}
 
 
 def names_kept(reading: Described | None) -> list[str] | None:
-    """Return the names under which records keep the fields of rows; None if rows choose them."""
+    """Return the names of stored fields of rows; None if rows choose them."""
     if not reading or not {*TEXTS, "titles", "converter"} & {*reading} or "sections" in reading:
         return None
     if "titles" in reading:
-        return ["title", "body", "id", *_KEPT.values()]
+        return ["title", "body", "id", *_STORED.values()]
     found: list[str] = list(reading.get("meta", ()))
     if converter := reading.get("converter"):
         if ":" in converter:  # a function of the user chooses
@@ -372,7 +369,7 @@ def names_kept(reading: Described | None) -> list[str] | None:
         found += reading.get(part, ())[:1]
     for part in ("context", "negative"):
         found += [name.removesuffix("?") for name in reading.get(part, ())]
-    return [*found, "id", *(name for part, name in _KEPT.items() if part in reading)]
+    return [*found, "id", *(name for part, name in _STORED.items() if part in reading)]
 
 
 def overriding(source: Any, on_error: OnError | None) -> Any:
@@ -381,7 +378,7 @@ def overriding(source: Any, on_error: OnError | None) -> Any:
 
 
 def raw(source: Any) -> Any:
-    """Return a copy of a source with columns that opens into blocks of its rows as they are."""
+    """Return a copy of a source with columns that opens into blocks of unmapped rows."""
     made = copy.copy(source)
     kind = source.__class__
     raw_kind = type(kind.__name__, (kind,), {"__slots__": (), "is_raw": True})
@@ -408,9 +405,9 @@ def written(reading: Described | None) -> str:
 
 
 def told(reading: Described) -> str:
-    """Return in words what the texts of records are."""
+    """Return a sentence on the texts of records."""
     if "titles" in reading:
-        return ""  # the source itself says which anchors it found
+        return ""  # the source's own notes name the anchors
     if "converter" in reading:
         pair = "a prompt is the anchor, its reply the context"
         if reading.get("turns") == "each":
@@ -426,11 +423,11 @@ def told(reading: Described) -> str:
     return "; ".join(parts)
 
 
-def _columns(part: str, given: Any) -> str:
-    names = [shown(name, 80) for name in (given if isinstance(given, list) else [given])]
+def _columns(part: str, columns: Any) -> str:
+    names = [shown(name, 80) for name in (columns if isinstance(columns, list) else [columns])]
     if len(names) == 1:
         return f"column {names[0]}"
     if part == "context":
-        but = " but those with a ? behind" if any(name[-1] == "?" for name in names) else ""
-        return f"columns {', '.join(names)}, all of them{but}"
+        optional = "; optional with a ? behind" if any(n[-1] == "?" for n in names) else ""
+        return f"columns {', '.join(names)}, all of them{optional}"
     return f"the first of columns {', '.join(names)} that has text"

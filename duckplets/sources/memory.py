@@ -21,9 +21,9 @@ from duckplets.db.queries import query
 from duckplets.errors import QueryError, SourceError
 from duckplets.sources.limits import limits_of
 from duckplets.sources.mapping import Mapped
-from duckplets.sources.names import require_texts, resolve
+from duckplets.sources.names import resolve
 from duckplets.sources.row_batches import opened, refused
-from duckplets.sources.rows import MAX_BYTES, RowBlock, Rows, cursor_of
+from duckplets.sources.rows import MAX_BYTES, RowBlock, Rows, cursor_of, with_place
 from duckplets.sources.typed import blocks_of, classes_of_features, names_of
 from duckplets.sources.values import Fault, escaped
 
@@ -39,7 +39,7 @@ class MemorySource(Mapped):
     """Dictionaries, or Arrow data; keys may differ, and numbers and texts may share a key."""
 
     records: Any
-    """Iterable of dictionaries, or anything with ``__arrow_c_stream__``: an Arrow table, batch or
+    """Iterable of dictionaries, or an object with ``__arrow_c_stream__``: an Arrow table, batch or
     reader, a frame of polars or pandas, a relation of DuckDB."""
 
     kind: ClassVar[str] = "memory"
@@ -74,7 +74,6 @@ def table_blocks(
     mapping: Mapped, names: list[str], batches: Iterable[pa.RecordBatch], where: str
 ) -> Iterator[RowBlock]:
     """Return the rows of Arrow data with columns of these names, after checking them."""
-    require_texts(mapping, names, where)
     blocks = blocks_of(batches, where, columns=resolve(mapping, names, where))
     return (block._replace(columns=names) for block in blocks)
 
@@ -87,9 +86,9 @@ def _streamed(records: Any) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     except SourceError:
         raise
     except Exception as error:
-        said = shown(" ".join(str(error).split()), 100)
+        reason = shown(" ".join(str(error).split()), 100)
         raise SourceError(
-            f"{type(records).__name__} records cannot be read as a table: {said}; give an Arrow "
+            f"{type(records).__name__} records cannot be read as a table: {reason}; give an Arrow "
             f"table or a frame with named columns"
         ) from error
     found = _guarded(((batch, None) for batch in stream), _WHERE, 0)
@@ -100,13 +99,17 @@ def _frame_blocks(mapping: Mapped, frame: Any) -> Iterator[RowBlock]:
     """Yield the rows of a frame of pandas or polars, converting only columns that are read."""
     columns = _columns_of(frame)
     names = [name for name, _ in columns]
-    require_texts(mapping, names, _WHERE)
     arrays: dict[str, Any] = {}
     others: dict[str, Iterator[Any]] = {}
     for name in resolve(mapping, names, _WHERE):
         column = columns[names.index(name)][1]()
         try:
-            arrays[name] = _array_of(column)
+            if str(column.dtype) == "Object":  # of polars, which exports addresses
+                raise TypeError(column.dtype)
+            is_arrow = hasattr(column, "__arrow_c_stream__")
+            arrays[name] = (
+                pa.chunked_array(column) if is_arrow else pa.array(column, from_pandas=True)
+            )
         except Exception:  # mixed types, or a type of the frame's own
             arrays[name], others[name] = pa.nulls(len(frame)), iter(column.to_list())
     for block in blocks_of(pa.table(arrays).to_batches(), _WHERE):
@@ -127,22 +130,6 @@ def _columns_of(frame: Any) -> list[tuple[str, Callable[[], Any]]]:
     found = [(n, partial(frame.iloc.__getitem__, (slice(None), i))) for i, n in enumerate(names)]
     levels = [(escaped(str(n)), i) for i, n in enumerate(index.names) if n is not None]
     return found + [(n, partial(index.get_level_values, i)) for n, i in levels if n not in names]
-
-
-def _array_of(column: Any) -> pa.Array | pa.ChunkedArray:
-    if str(column.dtype) == "Object":  # of polars, which exports addresses
-        raise TypeError(column.dtype)
-    if hasattr(column, "__arrow_c_stream__"):
-        return pa.chunked_array(column)
-    return pa.array(column, from_pandas=True)
-
-
-def batches_of(records: Any) -> Iterable[pa.RecordBatch]:
-    """Return the batches of Arrow data."""
-    if isinstance(records, pa.RecordBatch):
-        return [records]
-    found: Iterable[pa.RecordBatch] = records
-    return records.to_batches() if isinstance(records, pa.Table) else found
 
 
 def row_of(record: Any) -> dict[str, Any] | Fault:
@@ -171,9 +158,8 @@ def _blocks(records: Iterable[Any]) -> Iterator[RowBlock]:
 class DatasetSource(Mapped):
     """A ``datasets.Dataset`` or ``datasets.IterableDataset``.
 
-    Columns that are a ``ClassLabel`` hold the names of the classes. Of a data set in memory, and
-    of one that streams unshuffled, an ingest that stops half-way goes on at the row it stopped
-    at, when the same data set is given again.
+    ``ClassLabel`` columns contain the names of the classes. An interrupted ingest of the same data
+    set continues at the row where it stopped. A shuffled stream cannot continue.
     """
 
     dataset: Any
@@ -183,11 +169,11 @@ class DatasetSource(Mapped):
     uri: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
-        given = self.dataset
-        if not hasattr(given, "with_format") or not hasattr(given, "features"):
-            splits = list(given) if hasattr(given, "keys") else []
+        found = self.dataset
+        if not hasattr(found, "with_format") or not hasattr(found, "features"):
+            splits = list(found) if hasattr(found, "keys") else []
             more = f"; choose one of {', '.join(map(repr, splits))}" if splits else ""
-            kind = type(given).__name__
+            kind = type(found).__name__
             raise SourceError(f"a {kind} is no datasets.Dataset or IterableDataset{more}")
         Mapped.__post_init__(self)
 
@@ -211,14 +197,21 @@ class DatasetSource(Mapped):
         return not self.is_shuffled
 
     def default_name(self) -> str:
-        """Return the name it was loaded by, else ``dataset``."""
+        """Return the name it was loaded by, or ``dataset``."""
         info = self.dataset.info
         name = str(info.dataset_name or info.builder_name or "dataset")
         return name.replace("/", "--")[:200] if name.isprintable() and name.strip() else "dataset"
 
     def settings(self) -> dict[str, Any]:
-        """Return what identifies the data set and the mapping."""
-        return {"dataset": _identity(self.dataset), "mapping": self.read_settings()}
+        """Return the identity of the data set and the mapping."""
+        info, features = self.dataset.info, list(self.dataset.features or ())
+        found: dict[str, Any] = {"name": info.dataset_name, "config": info.config_name}
+        found |= {"split": str(self.dataset.split), "columns": features}
+        if _streams(self.dataset):
+            found["shards"] = self.dataset.num_shards
+        else:
+            found |= {"fingerprint": self.dataset._fingerprint, "rows": len(self.dataset)}
+        return {"dataset": found, "mapping": self.read_settings()}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """Check the columns, and return the rows from a cursor on."""
@@ -231,7 +224,6 @@ class DatasetSource(Mapped):
         place = cursor_of(cursor, where, (dict, None))
         features = self.dataset.features
         if features is not None:
-            require_texts(self, list(features), where)
             resolve(self, list(features), where)
         streams = _streams(self.dataset)
         start = place["rows"]
@@ -250,7 +242,8 @@ class DatasetSource(Mapped):
     def _blocks(
         self, batches: Iterator[tuple[Any, Any]], where: str, row: int
     ) -> Iterator[RowBlock]:
-        classes = classes_of_features(self.dataset.features)
+        features = self.dataset.features
+        classes = classes_of_features(features.to_dict() if features else {})
         for found, at in _guarded(batches, where, row):
             if isinstance(found, list):
                 row += len(found)
@@ -259,14 +252,10 @@ class DatasetSource(Mapped):
             names = found.schema.names
             used = resolve(self, names, where)
             parts = found.combine_chunks().to_batches()
-            held: RowBlock | None = None
-            for block in blocks_of(parts, where, columns=used, classes=classes, row=row):
-                if held is not None:
-                    yield held
-                row += len(block.rows)
-                held = block._replace(columns=names)
-            if held is not None:
-                yield held._replace(at=at)
+            blocks = blocks_of(parts, where, columns=used, classes=classes, row=row)
+            if found.num_rows:
+                yield from with_place((block._replace(columns=names) for block in blocks), at)
+            row += found.num_rows
 
     def _by_number(self, row: int) -> Iterator[tuple[pa.Table, Any]]:
         rows = self.dataset.with_format("arrow")
@@ -274,7 +263,7 @@ class DatasetSource(Mapped):
         while row < len(rows):
             table = rows[row : row + count]
             row += table.num_rows
-            yield table, {}  # a place to continue at: the number of rows says all
+            yield table, {}  # a place to continue at: the number of rows is enough
             each = max(table.nbytes // max(table.num_rows, 1), 1)
             count = max(1, min(8 * _ROWS, MAX_BYTES // 8 // each))
 
@@ -302,8 +291,7 @@ def _guarded(batches: Iterator[tuple[Any, Any]], where: str, row: int) -> Iterat
     except SourceError:
         raise
     except Exception as error:
-        said = str(error).strip().splitlines()
-        reason = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
+        reason = ": ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
         raise SourceError(f"{where}, after row {row}: {reason}") from error
 
 
@@ -311,26 +299,17 @@ def _streams(dataset: Any) -> bool:
     return hasattr(dataset, "load_state_dict")
 
 
-def _identity(dataset: Any) -> dict[str, Any]:
-    info = dataset.info
-    found: dict[str, Any] = {"name": info.dataset_name, "config": info.config_name}
-    found |= {"split": str(dataset.split), "columns": list(dataset.features or ())}
-    if _streams(dataset):
-        return found | {"shards": dataset.num_shards}
-    return found | {"fingerprint": dataset._fingerprint, "rows": len(dataset)}
-
-
 # -- a query -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class SqlSource(Mapped):
-    """What one SELECT gives, over a DuckDB file, Parquet files, or anything DuckDB reads."""
+    """The rows of one SELECT over a DuckDB file, Parquet files, or anything DuckDB reads."""
 
     query: str
     """One SELECT in DuckDB's SQL."""
     database: str | PathLike[str] | None = field(default=None, kw_only=True)
-    """DuckDB file whose tables the statement names; the statement reads no other file then."""
+    """DuckDB file whose tables the statement names; then the statement reads no other file."""
 
     kind: ClassVar[str] = "sql"
     in_pieces: ClassVar[bool] = False
@@ -376,7 +355,7 @@ def _scanned(
 
 
 def _opened(database: str | PathLike[str]) -> Database:
-    """Open a DuckDB file; a file from anybody may hold views and macros that read others."""
+    """Open a DuckDB file alone, as its views and macros may read other files."""
     path = Path(os.path.expanduser(database))
     if not path.is_file():
         raise SourceError(f"{path} is not a file")
@@ -387,7 +366,7 @@ def _opened(database: str | PathLike[str]) -> Database:
 
 
 def _with_uuids(batch: pa.RecordBatch, names: set[str]) -> pa.RecordBatch:
-    """Return a batch with UUIDs in columns that Arrow has as text."""
+    """Return a batch with UUIDs in columns that DuckDB returns as text."""
     for at, name in enumerate(batch.schema.names):
         if name in names:
             column = batch.column(at)

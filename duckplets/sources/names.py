@@ -1,8 +1,8 @@
 """Match the names of a mapping with keys of rows, and follow paths.
 
-A name matches exactly, else ignoring case, else ignoring surrounding spaces. If no key has exactly
-that name it may be a path, ``set.pos[0]``: ``.name`` is a key, of a list of objects that of each,
-``[0]`` an element of a list.
+A name matches exactly, or in another case, or without the spaces around it, in this order. If no
+key has the name it may be a path, ``set.pos[0]``. ``.name`` is a key of an object, or of each
+object of a list. ``[0]`` is an element of a list.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def is_optional(name: str, column: str) -> bool:
 
 
 def _found(name: str, columns: Sequence[str], where: str) -> tuple[str, Steps] | None:
-    """Return the column of a name, or that with which it begins as a path, and its steps."""
+    """Return the column of a name, or the first column of a path, and its steps."""
     places = match(name, columns)
     if len(places) > 1:
         twins = listed(repr(columns[place]) for place in places)
@@ -56,15 +56,8 @@ def _found(name: str, columns: Sequence[str], where: str) -> tuple[str, Steps] |
 
 
 def _steps(rest: str) -> Steps:
-    found: list[str | int] = []
-    at = 0
-    while at < len(rest):
-        step = _STEP.match(rest, at)
-        if step is None:
-            return ()
-        found.append(step[1] if step[1] is not None else int(step[2]))
-        at = step.end()
-    return tuple(found)
+    is_path = re.fullmatch(f"(?:{_STEP.pattern})+", rest)
+    return tuple(key or int(place) for key, place in _STEP.findall(rest)) if is_path else ()
 
 
 def follow(value: Any, steps: Steps) -> Any:
@@ -73,10 +66,10 @@ def follow(value: Any, steps: Steps) -> Any:
         if isinstance(step, int):
             value = value[step] if isinstance(value, list) and step < len(value) else None
         elif isinstance(value, list):
-            of_each = [follow(item, (step,)) for item in value]
-            # one that is no object is not left out in silence
+            items = [follow(item, (step,)) for item in value]
+            # an item that is no object is not skipped in silence
             are_objects = all(item is None or isinstance(item, Mapping) for item in value)
-            value = of_each if are_objects and any(i is not None for i in of_each) else None
+            value = items if are_objects and any(item is not None for item in items) else None
         else:
             value = value.get(step) if isinstance(value, Mapping) else None
     return value
@@ -96,12 +89,6 @@ def known_fields(mapping: Mapped) -> frozenset[str]:
     return frozenset(name.lower() for name in (*converter.fields, *names, *map(head, names)))
 
 
-def left_out_of(mapping: Mapped, columns: Sequence[str]) -> list[str]:
-    """Return the columns that a built-in converter does not read."""
-    known = known_fields(mapping)
-    return [name for name in columns if name.lower() not in known] if known else []
-
-
 def require_texts(mapping: Mapped, columns: Sequence[str], where: str) -> None:
     """Refuse a mapping without texts, listing the columns."""
     if mapping.is_raw or mapping.converter or any(mapping.part(part) for part in TEXTS):
@@ -117,9 +104,10 @@ def require_texts(mapping: Mapped, columns: Sequence[str], where: str) -> None:
 
 
 def resolve(mapping: Mapped, columns: Sequence[str], where: str) -> list[str]:
-    """Return the columns of a table to read."""
+    """Return the columns of a table to read; refuse a mapping without texts."""
     if mapping.is_raw:
         return list(columns)
+    require_texts(mapping, columns, where)
     found: dict[str, None] = {}
     for name in mapping.names():
         column = _column(name, columns, where)
@@ -141,8 +129,8 @@ def check_optional(
     """Refuse ``?`` on a name that is not a further context."""
     if is_optional(name, column) and name not in mapping.part("context"):
         raise SourceError(
-            f"{unknown(name, columns, where)} (a ? behind a name is for context=, of which a row "
-            f"may have none)"
+            f"{unknown(name, columns, where)} (a ? behind a name marks an optional column of "
+            f"context=)"
         )
 
 
@@ -164,15 +152,15 @@ def there_are(columns: Sequence[str]) -> str:
 
 
 class Names:
-    """The keys matched by a mapping's names, learnt as rows are read."""
+    """The keys of a mapping's names, learnt as rows are read."""
 
     def __init__(self, mapping: Mapped, where: str, limits: Limits) -> None:
         converter = mapping.conversion()
-        own = () if converter is None or converter.is_own else tuple(converter.fields)
+        is_built_in = converter is not None and not converter.is_own
         self.mapping, self.where, self._limits = mapping, where, limits
         self.found: dict[str, tuple[str, Steps]] = {}
         self.seen: list[str] = []
-        self._own = own
+        self._fields = tuple(converter.fields) if converter and is_built_in else ()
         self._met: set[str] = set()
         self._lists: list[str] = []  # keys of a single object that have objects
         self.columns: Sequence[str] | None = None  # of a table
@@ -193,20 +181,20 @@ class Names:
 
     def learn(self, rows: Iterable[Any]) -> bool:
         """Match further names with the keys of rows; return whether any was found."""
-        if self.are_met and all(name in self.found for name in self._own):
+        if self.are_met and all(name in self.found for name in self._fields):
             return False
         rows = [row for row in rows if isinstance(row, dict)]
         keys = dict.fromkeys(self.seen)
         for row in rows:
             keys.update(dict.fromkeys(row))
         if len(rows) == 1 and hasattr(self.mapping, "rows"):
-            of = ((k, v) for k, v in rows[0].items() if isinstance(v, list) and v)
-            self._lists = [key for key, value in of if isinstance(value[0], dict)]
+            lists = ((k, v) for k, v in rows[0].items() if isinstance(v, list) and v)
+            self._lists = [key for key, value in lists if isinstance(value[0], dict)]
         before, self.seen = len(self.found), [key for key in keys if isinstance(key, str)]
         if len(self.seen) > self._limits.columns:
-            what = "its objects have more different keys"
-            raise self._limits.exceeded(self.where, what, "columns")
-        for name in dict.fromkeys((*self.mapping.names(), *self._own)):
+            more = "its objects have more different keys"
+            raise self._limits.exceeded(self.where, more, "columns")
+        for name in dict.fromkeys((*self.mapping.names(), *self._fields)):
             if name not in self.found:
                 self._look_for(name, rows)
         return len(self.found) > before
@@ -271,8 +259,10 @@ class Names:
         if name not in self._paths:
             return unknown(name, self.seen, self.where)
         key, fields = self._paths[name]
-        what = f"column {shown(repr(key))}"
-        there = f"the fields of {what} are: {listed(fields)}" if fields else f"{what} has no fields"
+        column = f"column {shown(repr(key))}"
+        there = f"{column} has no fields"
+        if fields:
+            there = f"the fields of {column} are: {listed(fields)}"
         last = re.split(r"[.\[]", name)[-1].rstrip("]")
         return SourceError(
             f"{self.where}: no row has {shown(repr(name))}{nearest(last, fields)}; {there}"

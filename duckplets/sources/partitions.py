@@ -1,10 +1,10 @@
-"""Cut a source of files into parts that can be read anywhere, and say what each has to know.
+"""Cut a source of files into parts that can be read anywhere.
 
     source ─cuts_of→ files, or row groups of Parquet ─read→ rows, from 1 in each
 
-The decision that matters: a part is read by the very code that reads the whole, of which it knows
-what it cannot see for itself: the keys of JSON that the first rows have. What is found out about
-the whole, such as a path that no row has, is told by every part and decided by who has them all.
+The same code reads a part and the whole. A part gets the facts that it cannot see, such as the keys
+of JSON in the first rows. Each part reports what it saw, such as the paths that its rows have; the
+caller decides when all have reported.
 """
 
 from __future__ import annotations
@@ -32,37 +32,32 @@ _WHOLE = 64 << 20  # bytes of the largest file that is a part as a whole
 
 @dataclass(slots=True)
 class PartOf:
-    """What the reading of a part has to know of the whole, and what it has found out."""
+    """The facts of the whole that a part needs, and the findings of its reading."""
 
     source: Any  # the whole, as messages name it
     row: int = 1  # the number of the first row
-    groups: range | None = None  # which row groups of the one Parquet file are read; None for all
-    listed: Listed | None = None  # which texts of a folder are read; None for all
-    keys: Any = None  # what the first lines of JSON said of all; None while that is not known
-    names: Names | None = None  # which names of the mapping were met
-    rows: int = 0  # the number of the last row, when it has been read
-    counts: Counter[str] = field(default_factory=Counter)  # what was found in texts of a folder
+    groups: range | None = None  # row groups to read of the one Parquet file; None for all
+    listed: Listed | None = None  # texts to read of a folder; None for all
+    keys: Any = None  # keys in the first lines of JSON; None while they are unknown
+    names: Names | None = None  # names of the mapping that were met
+    rows: int = 0  # the number of the last row, after it was read
+    counts: Counter[str] = field(default_factory=Counter)  # findings in texts of a folder
 
     @property
     def where(self) -> str:
-        """What is read, as messages name it."""
+        """The address of the source in messages."""
         return str(getattr(self.source, "uri", None) or "")
-
-    def named(self, mapping: Any) -> Any:
-        """Return what names the source of a mapping: the whole source where it is a part of it."""
-        return self.source if isinstance(mapping, type(self.source)) else mapping
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A part of a source that is read on its own."""
 
-    # as the source names them, or as a listing of their store has them
     files: tuple[Path | StoredObject, ...]
     size: int  # their bytes
-    groups: range | None = None  # which row groups of the one Parquet file; None for all
-    folder: Path | None = None  # that texts lie in, whose paths are their ids
-    rows: int | None = None  # how many it has, where that is known without reading them
+    groups: range | None = None  # row groups of the one Parquet file; None for all
+    folder: Path | None = None  # the folder of texts, whose paths in it are their ids
+    rows: int | None = None  # number of rows, if it is known without reading them
 
     @property
     def label(self) -> str:
@@ -72,13 +67,13 @@ class Cut:
         return f"{self.files[0]}{more}{groups}"
 
     def told(self) -> dict[str, str]:
-        """Return what files are called here, by what they are called wherever they are read."""
-        here = (file for file in self.files if isinstance(file, Path))
-        pairs = ((str(file.absolute()), str(file)) for file in here)
+        """Return the user's names of files by their absolute names."""
+        paths = (file for file in self.files if isinstance(file, Path))
+        pairs = ((str(file.absolute()), str(file)) for file in paths)
         return {_written(there): _written(here) for there, here in pairs if there != here}
 
     def absolute(self) -> Cut:
-        """Return the same by paths that hold in any folder."""
+        """Return the same part with absolute paths."""
         files = (f if isinstance(f, StoredObject) else f.absolute() for f in self.files)
         return replace(self, files=tuple(files), folder=self.folder and self.folder.absolute())
 

@@ -1,7 +1,7 @@
 """Resolve paths, addresses and globs to local files and streams, decompressed.
 
 paths, globs ────→ files ────────────────────────────────────────────→ path, stream, text
-s3://bucket/… ─listed→ objects ─one ahead, to a temporary folder→ files ─→ likewise
+s3://bucket/… ─listed→ objects ─one ahead, to a temporary folder→ files ─→ the same
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from duckplets.errors import DuckpletsError, SourceError
 from duckplets.sources.remote.stores import objects_at
 from duckplets.sources.rows import MAX_BYTES
 
-Given = str | os.PathLike[str] | StoredObject
-Paths = str | os.PathLike[str] | Sequence[Given]
+Place = str | os.PathLike[str] | StoredObject
+Paths = str | os.PathLike[str] | Sequence[Place]
 
 F = TypeVar("F", bound=Path | StoredObject)
 
@@ -61,7 +61,7 @@ _PACKED = (".bz2", ".xz", ".lz4", ".zip", ".7z", ".tar", ".tgz")
 
 
 def files(paths: Paths) -> list[Path | StoredObject]:
-    """Return the files or objects of paths, addresses and globs; those of a glob sorted."""
+    """Return the files or objects of paths, addresses and globs; each glob in sorted order."""
     found = [file for path in _listed(paths) for file in _matching(path)]
     if not found:
         raise SourceError("no path was given")
@@ -107,29 +107,25 @@ def check_file(file: Path | StoredObject) -> None:
 
 def uri(paths: Paths) -> str:
     """Return the address of a source as given."""
-    return ", ".join(map(_told, _listed(paths)))
+    return ", ".join(map(_text_of, _listed(paths)))
 
 
 def default_name(paths: Paths) -> str:
-    """Return the stem of a single file, else the folder's name of the first."""
-    listed = [_told(path) for path in _listed(paths)]
-    if listed and is_address(listed[0]):
-        return _name_of_address(listed[0], alone=len(listed) == 1)
-    path = Path(os.path.expanduser(listed[0])) if listed else Path()
-    if len(listed) == 1 and (path.exists() or not glob.has_magic(str(path))):
-        inner = path.with_suffix("") if path.suffix in COMPRESSED else path
-        return inner.stem
-    folders = [part for part in path.absolute().parent.parts if not glob.has_magic(part)]
-    return folders[-1].strip(os.sep) or "files"
-
-
-def _name_of_address(address: str, *, alone: bool) -> str:
-    """Return the stem of an object, else the name of its folder or bucket."""
-    path = PurePosixPath(address.partition("://")[2])
-    if alone and not glob.has_magic(address) and not address.endswith("/") and len(path.parts) > 1:
+    """Return the stem of a single file, or the name of the folder or bucket of the first."""
+    listed = [_text_of(path) for path in _listed(paths)]
+    first, is_alone = listed[0] if listed else "", len(listed) == 1
+    if is_address(first):
+        path: PurePath = PurePosixPath(first.partition("://")[2])
+        is_folder = first.endswith("/") or len(path.parts) == 1
+        is_file = not glob.has_magic(first) and not is_folder
+        parts = path.parts if is_folder else path.parent.parts
+    else:
+        here = Path(os.path.expanduser(first))
+        is_file = here.exists() or not glob.has_magic(str(here))
+        path, parts = here, here.absolute().parent.parts
+    if is_alone and is_file:
         return (path.with_suffix("") if path.suffix in COMPRESSED else path).stem
-    folder = path if address.endswith("/") else path.parent
-    return next(part for part in reversed(folder.parts) if not glob.has_magic(part))
+    return [part for part in parts if not glob.has_magic(part)][-1].strip(os.sep) or "files"
 
 
 def inner_suffix(path: PurePath) -> str:
@@ -182,11 +178,11 @@ def _codec_of(stream: io.BufferedReader) -> str | None:
 
 
 class _Unzipped(gzip.GzipFile):
-    """The text of a gzip file, which closes that; Arrow's (26.0) fails on zeros after the data."""
+    """The text of a gzip file; Arrow's reader (26.0) fails on zeros after the data."""
 
     def __init__(self, stream: BinaryIO) -> None:
         super().__init__(fileobj=stream, mode="rb")
-        self.myfileobj: Any = stream
+        self.myfileobj: Any = stream  # closed with this
 
 
 def open_text(path: Path, encoding: str | None = None, newline: str = "") -> TextIO:
@@ -202,12 +198,12 @@ def open_text(path: Path, encoding: str | None = None, newline: str = "") -> Tex
 
 
 def no_text(start: bytes) -> str | None:
-    """Return in words what a file is by its first bytes, and what to do, if it is no text."""
-    return next((what for magic, what in _OTHER_STARTS.items() if start.startswith(magic)), None)
+    """Return the kind of a file that is no text, by its first bytes, with advice."""
+    return next((kind for magic, kind in _OTHER_STARTS.items() if start.startswith(magic)), None)
 
 
 def as_text(stream: BinaryIO, encoding: str | None, newline: str = "") -> TextIO:
-    """Return the text of a stream, without a byte order mark, which may say that it is UTF-16."""
+    """Return the text of a stream, without the byte order mark, which may tell UTF-16."""
     buffered = stream if isinstance(stream, io.BufferedReader) else io.BufferedReader(stream)  # type: ignore[type-var]
     found = codec_of(encoding or marked(buffered.peek(4)))
     name, errors = ("utf-8-sig", "surrogateescape") if found is None else (found.name, "lost")
@@ -269,8 +265,8 @@ def reading(path: Path | str) -> Iterator[None]:
 
 def unreadable(path: Path | str, error: Exception) -> SourceError:
     """Return the error for a file that fails while being read."""
-    said = " ".join(str(error).split()).rstrip(".")
-    reason = getattr(error, "strerror", None) or shown(said, 300) or repr(error)
+    message = " ".join(str(error).split()).rstrip(".")
+    reason = getattr(error, "strerror", None) or shown(message, 300) or repr(error)
     if isinstance(error, MemoryError) and not isinstance(error, pa.ArrowException):
         reason = "the system gives this process no more memory"
     if any(cut in reason for cut in _CUT):
@@ -283,7 +279,7 @@ def unreadable(path: Path | str, error: Exception) -> SourceError:
     return SourceError(f"{path} cannot be read: {reason}")
 
 
-def _listed(paths: Paths) -> list[Given]:
+def _listed(paths: Paths) -> list[Place]:
     if isinstance(paths, (str, os.PathLike)):
         return [paths]
     if not isinstance(paths, (list, tuple)):
@@ -291,27 +287,27 @@ def _listed(paths: Paths) -> list[Given]:
     return list(paths)
 
 
-def _told(path: Given) -> str:
+def _text_of(path: Place) -> str:
     return str(path) if isinstance(path, StoredObject) else os.fspath(path)
 
 
-def _matching(path: Given) -> Sequence[Path | StoredObject]:
+def _matching(path: Place) -> Sequence[Path | StoredObject]:
     if isinstance(path, StoredObject):
         return [path]
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise SourceError(f"{path!r} is not a path")
     if is_address(path):
         return objects_at(str(path))
-    plain = Path(os.path.expanduser(path))
+    here = Path(os.path.expanduser(path))
     try:
-        if plain.exists():
-            return [plain]
+        if here.exists():
+            return [here]
     except OSError as error:  # no access to a parent, or too long a name
-        raise unreadable(plain, error) from error
-    if not glob.has_magic(str(plain)):
-        raise SourceError(f"{plain} does not exist")
-    matched = sorted(Path(name) for name in glob.glob(str(plain), recursive=True))
+        raise unreadable(here, error) from error
+    if not glob.has_magic(str(here)):
+        raise SourceError(f"{here} does not exist")
+    matched = sorted(Path(name) for name in glob.glob(str(here), recursive=True))
     matched = [file for file in matched if not file.is_dir()]
     if not matched:
-        raise SourceError(f"{plain} matches no file")
+        raise SourceError(f"{here} matches no file")
     return matched

@@ -1,8 +1,8 @@
 """Reopen a source at its last mark after an error that may pass.
 
-Such errors come from a network, a server, or a disk that does not answer: the source is reopened
-after a wait, and rows already given are skipped by number. Mistakes in a mapping, unusable rows,
-missing or changed files are raised at once.
+Such errors come from a network, a server, or a disk that does not answer. The source is reopened
+after a wait, and earlier rows are skipped by number. Mistakes in a mapping, unusable rows, missing
+or changed files are raised at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 _FOR_GOOD = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _OF_CONNECTIONS = (ConnectionError, TimeoutError, InterruptedError)
 _OF_SHARED_DISKS = (errno.EIO, errno.ESTALE)
-_STATUSES = (408, 425, 429, 500, 502, 503, 504)
+PASSING_STATUSES = (408, 425, 429, 500, 502, 503, 504)
 # Optional packages whose errors are no OSError.
 _OF_NETWORKS = frozenset({"httpx", "httpx2", "httpcore", "aiohttp", "http", "urllib3"})
 
@@ -60,15 +60,15 @@ class Rereading:
 
     def items(self) -> Generator[Rows | pa.RecordBatch | Mark, None, None]:
         """Yield the opened source, once, and then its rows and marks."""
-        is_told = False
+        is_first = True
         while True:
             try:
                 with closing(FileReader.within(self._limits)) as reader:
                     self.rows = self._opened(reader, self._cursor)
                     items = self.rows.batches
                     try:
-                        if not is_told:
-                            is_told = True
+                        if is_first:
+                            is_first = False
                             yield self.rows
                         yield from self._fresh(items)
                     finally:
@@ -88,20 +88,22 @@ class Rereading:
             getattr(self.rows.batches, "stop", lambda: None)()
 
     def _wait(self, error: Exception) -> None:
-        why = _reason(error)
+        first = _cause(error)
+        names = [] if isinstance(first, PassingError) else [type(first).__name__]
+        why = shown(": ".join(filter(None, [*names, str(first).strip()])), 300)
         if self._tried >= self._retries:
             times = counted(self._tried + 1, "attempt")
             raise SourceError(
                 f"source {self._name!r}: {times} to read on after row {self._last:,} failed, the "
-                f"last with {why}; the same again goes on where it stopped"
+                f"last with {why}; the same command continues where it stopped"
             ) from error
         self._tried += 1
         seconds = min(FIRST_WAIT * 2 ** (self._tried - 1), LONGEST_WAIT)
-        told = f"{self._name}: after row {self._last:,}: {why}"
-        self.notes.append(f"read again (attempt {self._tried + 1}): {told}")
+        place = f"{self._name}: after row {self._last:,}: {why}"
+        self.notes.append(f"read again (attempt {self._tried + 1}): {place}")
         log.warning(
-            "%s; reading goes on there in %g s (%d of %d retries)",
-            *(harmless(told), seconds, self._tried, self._retries),
+            "%s; reading continues there in %g s (%d of %d retries)",
+            *(harmless(place), seconds, self._tried, self._retries),
         )
         if self._stopped.wait(seconds):
             raise error
@@ -126,7 +128,7 @@ def digest_of(batch: pa.RecordBatch) -> int:
     return int(mixed.sum(dtype=np.uint64))
 
 
-# -- what may pass --------------------------------------------------------------------------------
+# -- errors that may pass -------------------------------------------------------------------------
 
 
 def is_local(source: Any) -> bool:
@@ -142,7 +144,7 @@ def may_pass(error: BaseException, *, is_local: bool) -> bool:
     response = getattr(first, "response", None)
     status = getattr(response, "status_code", None) or getattr(first, "status", None)
     if isinstance(status := status or getattr(first, "code", None), int):
-        return status in _STATUSES
+        return status in PASSING_STATUSES
     if isinstance(first, OSError):
         is_brief = isinstance(first, _OF_CONNECTIONS) or first.errno in _OF_SHARED_DISKS
         return is_brief or not (is_local or isinstance(first, _FOR_GOOD))
@@ -150,15 +152,7 @@ def may_pass(error: BaseException, *, is_local: bool) -> bool:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return the first cause of an error, or what says that it may pass."""
+    """Return the first cause of an error, or the ``PassingError`` before it."""
     while error.__cause__ is not None and not isinstance(error, PassingError):
         error = error.__cause__
     return error
-
-
-def _reason(error: BaseException) -> str:
-    first = _cause(error)
-    said = str(first).strip()
-    if isinstance(first, PassingError):
-        return shown(said, 300)
-    return shown(f"{type(first).__name__}: {said}" if said else type(first).__name__, 300)

@@ -104,8 +104,8 @@ def _look_for_sections(names: Names, block: RowBlock) -> None:
     if mapping.converter is not None or mapping.part("sections") or block.columns is not None:
         return
     for row in block.rows:
-        given = row.get("sections") if isinstance(row, dict) else None
-        first = given[0] if isinstance(given, list) and given else None
+        value = row.get("sections") if isinstance(row, dict) else None
+        first = value[0] if isinstance(value, list) and value else None
         if isinstance(first, dict) and {"role", "text"} <= first.keys():
             names.mapping = changed(mapping, sections="sections")
             return
@@ -130,7 +130,11 @@ class RowBatches:
         self._names, self._mapping = names, mapping
         most = MAX_ROWS, MAX_BYTES
         self._mapper = RowMapper(mapping, names, limits_of(reader), where, most, self._days_of)
-        self._source = source_name(part.named(mapping) if part else mapping, where)
+        is_part = part is not None and isinstance(mapping, type(part.source))
+        source = part.source if part and is_part else mapping
+        self._source = where if where.startswith("source ") else f"source {where!r}"
+        if hasattr(source, "default_name"):
+            self._source = f"source {source.default_name()!r}"
         self._start, self._known, self._of = start, known, of
         self.row = start if known else 0  # rows so far
         if part is not None:
@@ -161,15 +165,17 @@ class RowBatches:
                         place = None
                 if block.at is not None:
                     place, end = block.at, self.row
-                    many = self.row - self._marked[0] >= MAX_ROWS or mapper.is_full
-                    if many or time.monotonic() - self._marked[1] > _MARK_SECONDS:
-                        yield from self._told(place)
+                    is_due = self.row - self._marked[0] >= MAX_ROWS or mapper.is_full
+                    if is_due or time.monotonic() - self._marked[1] > _MARK_SECONDS:
+                        yield from self.flushed()
+                        yield from self._mark(place)
                         place = None
         except SourceError:
             if place is not None:  # an ingest continues after the last complete batch
                 self.row = end
                 mapper.cut(end)
-                yield from self._told(place)
+                yield from self.flushed()
+                yield from self._mark(place)
             raise
         yield from self.flushed()
         if not self._known or (place is not None and end == self.row):
@@ -178,10 +184,6 @@ class RowBatches:
             names.check()
         else:
             self._part.rows = self.row
-
-    def _told(self, place: Any) -> Iterator[pa.RecordBatch | Mark]:
-        yield from self.flushed()
-        yield from self._mark(place)
 
     def _mark(self, at: Any) -> Iterator[Mark]:
         if self._part is None:
@@ -242,10 +244,10 @@ class RowBatches:
             line = f", line {row['line']}" if row["line"] is not None else ""
             where += f" ({row['file']}{line})"
         value = "" if row["value"] is None else f": {row['value']!r}"
-        said = row["complaint"] or f"{row['skip']}{value}"
+        reason = row["complaint"] or f"{row['skip']}{value}"
         advice = ADVICE.get(row["skip"]) if hasattr(self._mapping, "encoding") else None
         raise SourceError(
-            f"{where}: {said}; on_error='skip' or 'quarantine' goes on without such rows"
+            f"{where}: {reason}; on_error='skip' or 'quarantine' continues without such rows"
             f"{f'; {advice}' if advice else ''}"
         )
 
@@ -254,14 +256,6 @@ def refused(error: QueryError, where: str, limits: Limits) -> SourceError:
     """Return the error for a statement the reader refused, naming the limit that helps."""
     more = f"the limit of {limits.memory} is the reader's: limits=dp.sources.Limits(memory='2GB')"
     return SourceError(f"{where}: {error}".replace(MORE_MEMORY, more))
-
-
-def source_name(source: Any, where: str) -> str:
-    """Return the name of a source in messages."""
-    name = getattr(source, "default_name", None)
-    if callable(name):
-        return f"source {name()!r}"
-    return where if where.startswith("source ") else f"source {where!r}"
 
 
 # -- keys and hashes of contents -------------------------------------------------------------------
@@ -306,7 +300,7 @@ def _contents(rows: pa.Table) -> Iterator[bytes]:
 
 
 def _more(rows: pa.Table) -> Iterator[str]:
-    """Yield what follows the sections: date, group, taxonomy and meta."""
+    """Yield the serialised date, group, taxonomy and meta of each row."""
     names = ("date", "group_key", "taxonomy", "meta")
     values = sum(len(each.values) for name in names[2:] for each in rows[name].chunks)
     if not values and all(rows[name].null_count == rows.num_rows for name in names[:2]):
@@ -315,11 +309,11 @@ def _more(rows: pa.Table) -> Iterator[str]:
     days = rows["date"].cast(pa.string()).to_pylist()
     others = (rows[name].to_pylist() for name in names[1:])
     for day, group, topics, metas in zip(days, *others, strict=True):
-        of_group = "-" if group is None else _told(group)
-        of_metas = "".join(_told(key) + _told(value) for key, value in metas)
-        of_topics = "".join(map(_told, topics))
+        of_group = "-" if group is None else _sized(group)
+        of_metas = "".join(_sized(key) + _sized(value) for key, value in metas)
+        of_topics = "".join(map(_sized, topics))
         yield f"d{day or ''}g{of_group}t{len(topics)} {of_topics}m{len(metas)} {of_metas}"
 
 
-def _told(text: str) -> str:
+def _sized(text: str) -> str:
     return f"{len(text.encode())}:{text}"

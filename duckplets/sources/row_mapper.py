@@ -1,18 +1,20 @@
 """Map blocks of rows to the columns of records, and find why a row is none.
 
-block ─columns→ a part's texts by kernels, or values one by one → sections, cells, faults → records
+block ─columns→ a part's texts by kernels, or values one by one → sections, metadata, cells
+      ─missing parts, values without meaning, unreadable rows→ reasons → records
 
-A part of the mapping is read from one column at a time. All that is known of a row is decided here;
-only ids and hashes of contents are made elsewhere.
+A part of the mapping is read from one column at a time. Only ids and hashes of contents are made
+elsewhere.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
+from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,35 +23,73 @@ from numpy.typing import NDArray
 
 from duckplets.base.sanitize import shown
 from duckplets.errors import SourceError
-from duckplets.sources.columns import TEXT, ArrowColumns, Failed, RowColumns, TooLarge, each
+from duckplets.sources.columns import (
+    TEXT,
+    ArrowColumns,
+    Failed,
+    RowColumns,
+    TooLarge,
+    check_size,
+    different,
+    each,
+    escaped_texts,
+    filled,
+    listed_strings,
+    strings,
+)
 from duckplets.sources.converters.turns import Converted
 from duckplets.sources.limits import Limits
-from duckplets.sources.mapped_block import BAD_DATE, MappedBlock, PartName, escaped_texts
-from duckplets.sources.mapping import PARTS, Mapped, label_number, label_rules, null_words
-from duckplets.sources.names import Names, known_fields, left_out_of
-from duckplets.sources.rows import DROPPED, RowBlock
+from duckplets.sources.mapping import PARTS, ROLES, Mapped, label_number, label_rules, null_words
+from duckplets.sources.names import Names, Steps, known_fields
+from duckplets.sources.rows import DROPPED, EXTRA_COLUMNS, HASHED, ROW_SCHEMA, RowBlock
 from duckplets.sources.typed import ArrowRows
 from duckplets.sources.values import (
+    BAD_DATE,
+    TYPED,
     Fault,
     Odd,
+    Reading,
     cell_text,
-    day_of,
     document,
+    escaped,
     identifier,
     is_utf8,
     items_of,
     json_text,
-    moment_of,
-    prefix_of,
+    own_meta,
+    sections_of,
     texts_of,
-    trust_of,
     unread,
 )
 
-Days = Callable[[list[str | None]], list[date | None]]
-"""Returns the days that texts spell in a form of the mapping."""
+Kind = tuple[str | None, ...]
+"""The role and heading of a text, or the key of metadata."""
 
+KINDS = {field.name: field.type for field in ROW_SCHEMA if field.name not in HASHED}
+KINDS |= EXTRA_COLUMNS | {"id": TEXT, "identity": TEXT, "has_key": pa.bool_(), "file": TEXT}
+_SHOWN = 60  # characters of a wrong value in a reason
+_MOST_SHOWN = 300  # characters of a wrong value shown with its reason
+# Typed parts in the order of a row's reasons: a record needs no date.
+_CELLS = ("id", "group", "created_at", "updated_at", "trust", "prefix", "label", "date")
+_TEXT_KEYS = frozenset({*ROLES, "sections", "label"} - {"negative"})
 _NOWHERE: Any = object()  # the key of a name that no row has had
+
+
+class PartName(NamedTuple):
+    """A name of the mapping, and the place of its values."""
+
+    heading: str
+    key: Any
+    steps: Steps
+    is_optional: bool
+
+
+class _Texts(NamedTuple):
+    """Texts by ascending row, each with the number of its kind."""
+
+    texts: pa.Array
+    rows: NDArray[np.intp]
+    kinds: NDArray[np.intp] | int
 
 
 class RowMapper:
@@ -62,26 +102,17 @@ class RowMapper:
         limits: Limits,
         where: str,
         most: tuple[int, int],
-        days_of: Days,
+        days_of: Callable[[list[str | None]], list[date | None]],
     ) -> None:
         (self._most_rows, self._most_size), self._days_of = most, days_of
         self._mapping, self._names, self._limits, self._where = mapping, names, limits, where
-        self._as_json = mapping.text_of == "json"
         self.nulls = frozenset(null_words(mapping.null_values))
         self._converter = mapping.conversion()
         self._known = known_fields(mapping)
-        self.is_own, self.keeps = mapping.are_own_keys, mapping.handling() == "quarantine"
+        self.is_own = mapping.are_own_keys
         self.needs_dates = mapping.on_bad_date == "fail"
-        rules = dict(label_rules(mapping.labels))
-        typed: dict[str, tuple[Callable[[str], Any], str]] = {
-            "created_at": (moment_of, "unreadable created_at"),
-            "updated_at": (moment_of, "unreadable updated_at"),
-            "trust": (trust_of, "trust outside 0..1"),
-            "prefix": (prefix_of, "unreadable prefix"),
-            "label": (lambda text: label_number(text, rules), "unreadable label"),
-            "date": (day_of, BAD_DATE),
-        }
-        self.typed = typed
+        label = partial(label_number, rules=dict(label_rules(mapping.labels)))
+        self.typed: dict[str, Reading] = {**TYPED, "label": (label, "unreadable label")}
         self.names: dict[str, list[PartName]] = {}
         self.clear()
         self.bind()
@@ -94,8 +125,8 @@ class RowMapper:
     def cut(self, number: int) -> None:
         """Forget the rows after a number."""
         self._tables = [
-            of.slice(0, int(np.searchsorted(of["row"].to_numpy(), number, "right")))
-            for of in self._tables
+            table.slice(0, int(np.searchsorted(table["row"].to_numpy(), number, "right")))
+            for table in self._tables
         ]
 
     @property
@@ -105,20 +136,19 @@ class RowMapper:
 
     def bind(self) -> None:
         """Look up the keys of the mapping's parts, as far as known."""
+        there = self._names.found
         for part in PARTS:
             self.names[part] = []
             for name in self._mapping.part(part):
-                key, steps = self._names.found.get(name, (_NOWHERE, ()))
+                key, steps = there.get(name, (_NOWHERE, ()))
                 key = name if self.is_own else key
                 optional = name.endswith("?") and (bool(steps) or not str(key).endswith("?"))
-                self.names[part].append(
-                    PartName(name[:-1] if optional else name, key, steps, optional)
-                )
+                heading = name[:-1] if optional else name
+                self.names[part].append(PartName(heading, key, steps, optional))
         # Columns of a table that a built-in converter does not read.
-        self._left_out = left_out_of(self._mapping, self._names.columns or ())
-        self._fields = {}
+        columns, self._fields = self._names.columns if self._known else None, {}
+        self._left_out = [name for name in columns or () if name.lower() not in self._known]
         if self._converter is not None and not self._converter.is_own:
-            there = self._names.found
             self._fields = {f: there[f][0] for f in self._converter.fields if f in there}
 
     def table(self) -> pa.Table | None:
@@ -141,16 +171,15 @@ class RowMapper:
             if len(block.rows) > 1:
                 return self.take(block.part(0, len(block.rows) // 2), number)
             self._check_fields(block.rows[0], number)
-            raise self._limits.exceeded(
-                f"{self._where}, row {number}", "it is larger", "row"
-            ) from None
+            where = f"{self._where}, row {number}"
+            raise self._limits.exceeded(where, "it is larger", "row") from None
         except Failed as failed:
-            if failed.row:  # what is before it comes first
+            if failed.row:  # the rows before it come first
                 return self.take(block.part(0, failed.row), number)
             error = failed.__cause__
             if not isinstance(error, RecursionError):
-                said = f"{type(error).__name__}: {error}"
-                raise SourceError(f"{self._where}: row {number}: {said}") from error
+                message = f"{self._where}: row {number}: {type(error).__name__}: {error}"
+                raise SourceError(message) from error
         # Recursive, or nested too deeply.
         whole = _whole(None, block.raw[0]) if block.raw else None
         rows = [Fault("invalid JSON", whole=whole), *list(block.rows)[1:]]
@@ -172,7 +201,7 @@ class RowMapper:
         if not len(places):  # blank lines
             return len(rows)
         try:
-            table, sizes = MappedBlock(self, columns, len(places)).records(made)
+            table, sizes = _MappedBlock(self, columns).records(made)
         except Failed as failed:
             raise Failed(int(places[failed.row])) from failed.__cause__
         of_row = np.bincount(places, sizes, len(rows))
@@ -191,26 +220,14 @@ class RowMapper:
         }
         if block.lines:
             more["line"] = pa.array(np.asarray(block.lines)[places])
-        if self.keeps:
-            more["quarantined"] = self._kept(table["skip"], places, block)
+        if self._mapping.handling() == "quarantine":
+            more["quarantined"] = _quarantined(table["skip"], places, block)
         for name, column in more.items():
             table = table.set_column(table.schema.get_field_index(name), name, column)
         self._tables.append(table)
         self._count += table.num_rows
         self._size += int(of_row[:taken].sum())
         return taken
-
-    def _kept(self, reasons: pa.Array, places: NDArray[np.intp], block: RowBlock) -> pa.Array:
-        """Return the rows that are no records, as JSON."""
-        found: list[str | None] = [None] * len(places)
-        skips = pc.fill_null(pc.not_equal(reasons, DROPPED), False)
-        rejected = np.flatnonzero(skips.to_numpy())
-        rows: Any = block.rows
-        if isinstance(rows, ArrowRows):  # no other row is made
-            rows = dict(zip(places[rejected].tolist(), rows.at(places[rejected]), strict=True))
-        for at, place in zip(rejected.tolist(), places[rejected].tolist(), strict=True):
-            found[at] = _whole(rows[place], block.raw[place] if block.raw else None)
-        return escaped_texts(found)
 
     def _check_fields(self, row: Any, number: int) -> None:
         """Refuse a value above the limit of a field."""
@@ -225,8 +242,8 @@ class RowMapper:
     # -- the values of a part ----------------------------------------------------------------------
 
     def texts(self, value: Any) -> list[str] | Odd:
-        """Return the texts of a value, or what it is instead."""
-        found = texts_of(value, as_json=self._as_json)
+        """Return the texts of a value, or an ``Odd`` for any other value."""
+        found = texts_of(value, as_json=self._mapping.text_of == "json")
         if self.nulls and not isinstance(found, Odd):
             return [text for text in found if text.strip(" ") not in self.nulls]
         return found
@@ -236,7 +253,7 @@ class RowMapper:
         return [topic for topic in items_of(value) if topic.strip(" ") not in self.nulls]
 
     def cell(self, part: str, value: Any) -> str | None:
-        """Return a value besides texts as one text."""
+        """Return the value of a typed part as one text."""
         if part in ("id", "group") and type(value) is not str:
             value = identifier(value)
         text = cell_text(value)
@@ -252,21 +269,21 @@ class RowMapper:
     def meanings(self, part: str, texts: Sequence[str | None]) -> list[Any]:
         """Return the typed values of a part's texts; None where a text has none."""
         typed, _ = self.typed[part]
-        given: Sequence[Any] = texts
+        values: Sequence[Any] = texts
         if part == "date" and self._mapping.date_format is not None:
             days = self._days_of([None if isinstance(text, Odd) else text for text in texts])
-            given = [day or text for day, text in zip(days, texts, strict=True)]
-        return [None if value is None else typed(value) for value in given]
+            values = [day or text for day, text in zip(days, texts, strict=True)]
+        return [None if value is None else typed(value) for value in values]
 
     def _converted(self, row: Any) -> list[tuple[Converted, str | None]]:
-        """Return what a converter makes of a row, with the fields that nobody reads."""
+        """Return the records that a converter makes of a row, with the fields left unread."""
         if not isinstance(row, dict):
             return [] if row is None else [(Converted(), None)]
         converter, found = self._converter, list[tuple[Converted, str | None]]()
         assert converter is not None  # noqa: S101 - only rows for a converter come here
         others = self._left_out or (unread(row, self._known) if self._known else ())
-        given = row if converter.is_own else {f: row.get(k) for f, k in self._fields.items()}
-        for made in converter.converted(given, each=self._mapping.turns == "each"):
+        values = row if converter.is_own else {f: row.get(k) for f, k in self._fields.items()}
+        for made in converter.converted(values, each=self._mapping.turns == "each"):
             left_out = None
             if made.reason is not None:
                 made = made._replace(reason=f"{converter.name}: {made.reason}")
@@ -275,6 +292,303 @@ class RowMapper:
                 left_out = json.dumps([*others, *sorted(of_turns)])
             found.append((made, left_out))
         return found
+
+
+class _MappedBlock:
+    """A block that is mapped, one record a row."""
+
+    def __init__(self, mapper: RowMapper, columns: RowColumns | ArrowColumns) -> None:
+        self._mapper, self._columns, self._count = mapper, columns, len(columns.rows)
+        self._faults = dict(columns.faults)
+        self._readable = np.ones(self._count, np.bool_)
+        self._readable[list(columns.faults)] = False
+        self._sizes = np.full(self._count, 64.0)
+        # Why rows are no records: missing parts by rank, and values without meaning.
+        self._lacks: list[tuple[int, str, NDArray[np.bool_]]] = []
+        self._refused: dict[int, tuple[str, str | None]] = {}  # by a converter, with a complaint
+        self._wrong: dict[int, tuple[str, str]] = {}
+        self._untyped: dict[int, tuple[str, str]] = {}
+
+    def records(
+        self, converted: list[tuple[Converted, str | None]] | None
+    ) -> tuple[pa.Table, NDArray[np.float64]]:
+        """Return the records, and the size of each."""
+        names = self._mapper.names
+        made = self._sections() if converted is None else self._conversations(converted)
+        listed = [self._listed(name, self._mapper.topics) for name in names["taxonomy"]]
+        ends, topics, _ = self._merged([_Texts(texts, rows, 0) for texts, rows, _ in listed])
+        made["taxonomy"] = pa.ListArray.from_arrays(ends, topics)
+        made["meta"] = self._meta()
+        for part in _CELLS:
+            for name in names[part][:1]:
+                cells, is_given = self._cell(part, name)
+                made["group_key" if part == "group" else part] = cells
+                if part in ("id", "label"):
+                    lacks = ~is_given & self._has(part)
+                    self._lacks.append((0 if part == "id" else 2, f"no {part}", lacks))
+        if converted is not None:
+            self._number(made, [one for one, _ in converted])
+        made |= self._reasons() | {"row": pa.nulls(self._count, pa.int64())}
+        kinds = KINDS.items()
+        columns = {n: made[n] if n in made else pa.nulls(self._count, kind) for n, kind in kinds}
+        return pa.table(columns), self._sizes
+
+    def _has(self, part: str) -> NDArray[np.bool_]:
+        """Return which rows must have a part; rows with own keys must have the parts they name."""
+        if not self._mapper.is_own:
+            return np.ones(self._count, np.bool_)
+        return np.array([part in row for row in self._columns.rows], np.bool_)
+
+    # -- the columns of a part ---------------------------------------------------------------------
+
+    def _listed(
+        self,
+        name: PartName,
+        make: Callable[[Any], list[str] | Odd],
+        wanted: NDArray[np.bool_] | None = None,
+    ) -> tuple[pa.Array, NDArray[np.intp], list[int]]:
+        """Return texts of a column, the row of each, and rows with other values."""
+        column = self._columns.column(name.key, name.steps)
+        if (found := listed_strings(column)) is not None:
+            texts, rows = found
+            is_text = self._filled(texts)
+            is_text = is_text if wanted is None else is_text & wanted[rows]
+            if not is_text.all():
+                texts, rows = texts.filter(pa.array(is_text)), rows[is_text]
+            return texts, rows, []
+        is_list = isinstance(column, list)
+        values = column if is_list else self._columns.values(name.key, name.steps)
+        if wanted is not None and not wanted.all():
+            values = [value if is_ else None for value, is_ in zip(values, wanted, strict=True)]
+        listed = each(make, values)
+        odd = [row for row, one in enumerate(listed) if isinstance(one, Odd)]
+        for row in odd:
+            value = f"column '{name.heading}': {escaped(listed[row][:_SHOWN])}"
+            self._wrong.setdefault(row, (f"not text: {listed[row].kind}", value))
+            listed[row] = []
+        flat, rows = self._flat(listed)
+        return self._array(flat, rows), rows, odd
+
+    def _flat(self, listed: list[list[Any]]) -> tuple[list[Any], NDArray[np.intp]]:
+        """Return the items of all rows, and the row of each."""
+        rows = np.repeat(np.arange(self._count), list(map(len, listed)))
+        return list(chain.from_iterable(listed)), rows
+
+    def _cell(self, part: str, name: PartName) -> tuple[pa.Array, NDArray[np.bool_]]:
+        """Return the values of a part that is no text, and which rows give one."""
+        column, mapper = self._columns.column(name.key, name.steps), self._mapper
+        typed = mapper.typed.get(part)
+        if typed is None and isinstance(column, pa.Array):
+            is_whole = pa.types.is_integer(column.type)
+            if (texts := column.cast(TEXT) if is_whole else strings(column)) is not None:
+                is_given = self._filled(texts)
+                if not is_given.all():
+                    texts = pc.if_else(pa.array(is_given), texts, None)
+                return texts, is_given
+        values, places = different(column)
+        cells = each(partial(mapper.cell, part), values)
+        is_given = np.array([cell is not None for cell in cells], np.bool_)[places]
+        if typed is None:
+            return self._array([cells[at] for at in places.tolist()], range(self._count)), is_given
+        found = mapper.meanings(part, cells)
+        wrong = [c is not None and f is None for c, f in zip(cells, found, strict=True)]
+        for row in np.flatnonzero(np.array(wrong, np.bool_)[places]).tolist():
+            self._untyped.setdefault(row, (typed[1], str(cells[places[row]])))
+        kind = KINDS[part]
+        array = escaped_texts(found) if kind == TEXT else pa.array(found, kind)
+        return array.take(pa.array(places)), is_given
+
+    def _filled(self, texts: pa.Array) -> NDArray[np.bool_]:
+        """Return which texts have more than white space or a null word."""
+        found = filled(texts)
+        if nulls := self._mapper.nulls:
+            are_words = pc.is_in(pc.utf8_trim(texts, " "), pa.array([*nulls], TEXT))
+            found &= ~are_words.to_numpy(zero_copy_only=False)
+        return found
+
+    def _array(self, texts: list[Any], rows: Iterable[int]) -> pa.Array:
+        """Return texts of rows as an array; invalid UTF-8 is a fault of its row."""
+        check_size(texts, self._count)
+        try:
+            return pa.array(texts, TEXT)
+        except UnicodeEncodeError:
+            for row, text in zip(rows, texts, strict=True):
+                if text and not is_utf8(text):
+                    self._faults.setdefault(int(row), Fault("invalid UTF-8", escaped(text)))
+            return escaped_texts(texts)
+
+    # -- texts -------------------------------------------------------------------------------------
+
+    def _sections(self) -> dict[str, pa.Array]:
+        """Return the sections of each row, and the number of its further anchors."""
+        names, make, kinds = self._mapper.names, self._mapper.texts, list[Kind]()
+        found, further = list[_Texts](), np.zeros(self._count, np.int64)
+        for part, role in (("anchor", "anchor"), ("positive", "context"), ("text", "context")):
+            waiting = self._readable.copy()
+            for name in names[part]:
+                if not waiting.any():
+                    break
+                texts, rows, odd = self._listed(name, make, waiting)
+                waiting[rows] = waiting[odd] = False
+                if part == "anchor":  # the first of a list
+                    is_first = np.diff(rows, prepend=-1) > 0
+                    further += np.bincount(rows[~is_first], minlength=self._count)
+                    texts, rows = texts.filter(pa.array(is_first)), rows[is_first]
+                found.append(_Texts(texts, rows, len(kinds)))
+                kinds.append((role, name.heading))
+            if names[part]:
+                self._lacks.append((1, f"no {part}", waiting & self._has(part)))
+        for part, role in (("context", "context"), ("negative", "rejected")):
+            for name in names[part]:
+                texts, rows, _ = self._listed(name, make, self._readable)
+                found.append(_Texts(texts, rows, len(kinds)))
+                kinds.append((role, name.heading))
+                if part == "context" and not name.is_optional:
+                    lacks = self._has(part)
+                    lacks[rows] = False
+                    self._lacks.append((3, f"no context: {name.heading}", lacks))
+        if self._mapper.is_own:
+            lacks = np.array([not _TEXT_KEYS & row.keys() for row in self._columns.rows], np.bool_)
+            self._lacks.append((4, "no text", lacks))
+        for name in names["sections"]:
+            values = zip(self._columns.values(name.key, name.steps), self._readable, strict=True)
+            whole = each(sections_of, [value if is_ else None for value, is_ in values])
+            for row, (_, fault) in enumerate(whole):
+                if fault is not None:
+                    self._wrong.setdefault(row, fault)
+            found.append(self._with_kinds([made for made, _ in whole], kinds))
+            if self._mapper.is_own or not (names["anchor"] or names["text"]):
+                lacks = self._has("sections")
+                lacks[found[-1].rows] = False
+                self._lacks.append((4, "no text", lacks))
+        made = {"sections": self._whole(found, kinds)}
+        return made | ({"further": pa.array(further, mask=further == 0)} if further.any() else {})
+
+    def _with_kinds(self, listed: list[Any], kinds: list[Kind]) -> _Texts:
+        """Return texts of rows that come with their kinds, adding new kinds."""
+        every, rows = self._flat(listed)
+        number_of = {kind: at for at, kind in enumerate(kinds)}
+        numbers = np.array([number_of.setdefault(x[:-1], len(number_of)) for x in every], np.intp)
+        kinds[:] = number_of
+        for at, (*_, heading) in enumerate(kinds):
+            if heading and not is_utf8(heading):
+                of_it = rows[numbers == at]
+                self._array([heading] * len(of_it), of_it)
+        return _Texts(self._array([one[-1] for one in every], rows), rows, numbers)
+
+    def _whole(self, parts: list[_Texts], kinds: list[Kind]) -> pa.Array:
+        ends, texts, number = self._merged(parts, counts=True)
+        names = [escaped_texts(name).take(number) for name in zip(*kinds, strict=True)]
+        fields = [*(names or (texts, texts)), texts]
+        sections = pa.StructArray.from_arrays(fields, ["role", "heading", "text"])
+        return pa.ListArray.from_arrays(ends, sections)
+
+    def _meta(self) -> pa.Array:
+        kinds, parts, names = list[Kind](), list[_Texts](), self._mapper.names["meta"]
+        if self._mapper.is_own and names:
+            parts.append(self._with_kinds(each(own_meta, self._columns.rows), kinds))
+        else:
+            for name in sorted(set(names)):
+                texts, is_given = self._cell("meta", name)
+                texts = texts if is_given.all() else texts.drop_null()
+                parts.append(_Texts(texts, np.flatnonzero(is_given), len(kinds)))
+                kinds.append((name.heading,))
+        ends, texts, number = self._merged(parts, counts=True)
+        keys = escaped_texts([key for (key,) in kinds]).take(number)
+        return pa.MapArray.from_arrays(ends, keys, texts)
+
+    def _merged(
+        self, parts: Sequence[_Texts], *, counts: bool = False
+    ) -> tuple[pa.Array, pa.Array, pa.Array]:
+        """Return the end of each row among the texts of all parts, the texts, and their kinds."""
+        texts = pa.concat_arrays([pa.array([], TEXT), *(part.texts for part in parts)])
+        rows = np.concatenate([np.empty(0, np.intp), *(part.rows for part in parts)])
+        numbers = (np.broadcast_to(part.kinds, len(part.rows)) for part in parts)
+        number = np.concatenate([np.empty(0, np.intp), *numbers])
+        if len(parts) > 1:
+            order = np.argsort(rows, kind="stable")
+            texts, rows, number = texts.take(pa.array(order)), rows[order], number[order]
+        if counts and len(rows):
+            lengths = pc.utf8_length(texts).to_numpy(zero_copy_only=False)
+            self._sizes += np.bincount(rows, lengths, self._count)
+        ends = np.append(0, np.bincount(rows, minlength=self._count).cumsum())
+        return pa.array(ends, pa.int32()), texts, pa.array(number)
+
+    # -- conversations -----------------------------------------------------------------------------
+
+    def _conversations(self, converted: list[tuple[Converted, str | None]]) -> dict[str, pa.Array]:
+        """Return the sections, messages and unread fields of converted rows."""
+        every, kinds = [one for one, _ in converted], list[Kind]()
+        for row, one in enumerate(every):
+            if one.reason is not None:
+                self._refused[row] = one.reason, one.detail
+        found = self._with_kinds([one.sections for one in every], kinds)
+        made = {"sections": self._whole([found], kinds)}
+        for column in ("messages", "rejected_messages"):
+            texts = [getattr(one, column) for one in every]
+            made[column] = escaped_texts(texts)
+            self._sizes += [len(text or "") for text in texts]
+        made["identity"] = pa.array([one.identity for one in every], TEXT)
+        made["unpaired"] = pa.array([one.unpaired for one in every], pa.int64())
+        return made | {"left_out": escaped_texts([left_out for _, left_out in converted])}
+
+    def _number(self, made: dict[str, pa.Array], converted: list[Converted]) -> None:
+        """Number the records of a conversation, and keep them together."""
+        if not any(one.number for one in converted):
+            return
+        none = [None] * self._count
+        ids, groups = (
+            list(made[n].to_pylist() if n in made else none) for n in ("id", "group_key")
+        )
+        for row, one in enumerate(converted):
+            if one.number is not None:
+                groups[row] = groups[row] or ids[row] or one.conversation
+                ids[row] = ids[row] and f"{ids[row]}#{one.number}"
+        made |= {"id": pa.array(ids, TEXT), "group_key": pa.array(groups, TEXT)}
+
+    # -- reasons -----------------------------------------------------------------------------------
+
+    def _reasons(self) -> dict[str, pa.Array]:
+        """Return why rows are no records, and the unreadable values of other rows."""
+        lacks = {row: reason for row, (reason, _) in self._refused.items()}
+        for _, reason, rows in sorted(self._lacks, key=lambda lack: lack[0]):
+            for row in np.flatnonzero(rows).tolist():
+                lacks.setdefault(row, reason)
+        no_key = {*self._faults, *lacks, *self._wrong}
+        found = dict[str, list[Any]]()
+        for name in ("skip", "note", "value", "complaint"):
+            found[name] = [None] * self._count
+        for row in no_key | self._untyped.keys():
+            value: str | None = None
+            if row in self._faults:
+                reason, value, *_ = self._faults[row]
+            elif row in self._wrong:
+                reason, value = self._wrong[row]
+            elif row in lacks:
+                reason = lacks[row]
+                found["complaint"][row] = self._refused.get(row, (None, None))[1]
+            else:
+                reason, value = self._untyped[row]
+            is_record = reason == BAD_DATE and not self._mapper.needs_dates
+            found["note" if is_record else "skip"][row] = reason
+            found["value"][row] = None if value is None else shown(escaped(value), _MOST_SHOWN)
+        has_key = np.ones(self._count, np.bool_)
+        has_key[[*no_key]] = False
+        made = {name: escaped_texts(values) for name, values in found.items() if any(values)}
+        return made | {"has_key": pa.array(has_key)}
+
+
+def _quarantined(reasons: pa.Array, places: NDArray[np.intp], block: RowBlock) -> pa.Array:
+    """Return the rows that are no records, as JSON."""
+    found: list[str | None] = [None] * len(places)
+    skips = pc.fill_null(pc.not_equal(reasons, DROPPED), False)
+    rejected = np.flatnonzero(skips.to_numpy())
+    rows: Any = block.rows
+    if isinstance(rows, ArrowRows):  # no other row is made
+        rows = dict(zip(places[rejected].tolist(), rows.at(places[rejected]), strict=True))
+    for at, place in zip(rejected.tolist(), places[rejected].tolist(), strict=True):
+        found[at] = _whole(rows[place], block.raw[place] if block.raw else None)
+    return escaped_texts(found)
 
 
 def _whole(row: Any, raw: str | None) -> str | None:

@@ -12,7 +12,7 @@ from duckplets.base.settings import misfit
 from duckplets.errors import SourceError
 
 MAX_BYTES = 40 << 20
-"""What files that are read together hold at most, and batches of data sets, about."""
+"""Approximate size of files that are read together, and of batches of data sets."""
 
 ROW_SCHEMA = pa.schema(
     [
@@ -29,7 +29,7 @@ ROW_SCHEMA = pa.schema(
         ("group_key", pa.string()),
         ("taxonomy", pa.list_(pa.string())),
         ("meta", pa.map_(pa.string(), pa.string())),
-        ("trust", pa.float64()),  # of a column or a folder; null where the source's own holds
+        ("trust", pa.float64()),  # of a column or a folder; null: the source's own
         ("created_at", pa.timestamp("us")),
         ("updated_at", pa.timestamp("us")),
         ("skip", pa.string()),  # why this row cannot be a record, or null
@@ -42,24 +42,24 @@ EXTRA_COLUMNS = {
     "rejected_messages": pa.string(),  # JSON list of messages
     "label": pa.float64(),  # label of the pair of anchor and positive
     "prefix": pa.string(),  # JSON definition of the record's own metadata prefix
-    "quarantined": pa.string(),  # the raw row as JSON, of a row with a skip, for the quarantine
+    "quarantined": pa.string(),  # JSON of the raw row with a skip, for the quarantine
     "complaint": pa.string(),  # details of the skip
-    "value": pa.string(),  # the unreadable value, of such a row or one with a note
-    "note": pa.string(),  # what was unreadable in a row that is still a record
-    "left_out": pa.string(),  # JSON list of fields of a converted row that nobody reads
-    "further": pa.int64(),  # further texts in the list of an anchor, which has one
+    "value": pa.string(),  # the unreadable value of a row with a skip or a note
+    "note": pa.string(),  # reason for an unreadable value in a row that is still a record
+    "left_out": pa.string(),  # JSON list of unread fields of a converted row
+    "further": pa.int64(),  # texts in the list of an anchor after the first
     "unpaired": pa.int64(),  # turns of a conversation that are in no pair of question and reply
     "line": pa.int64(),  # line of the file, from 1, if it has lines
-    # And a dictionary-encoded text, ``file``: where the row stands.
+    # And ``file``, a dictionary-encoded text: the file of the row.
 }
 
 HASHED = ("key", "content_hash")
-"""Columns that a statement makes of the others."""
+"""Columns that are computed from the others."""
 
 FURTHER, LEFT_OUT, UNPAIRED = "further", "left_out", "unpaired"
 
 DROPPED = "dropped by the source"
-"""The reason for a row that its source itself left out."""
+"""The reason for a row that its source dropped."""
 
 LFS_POINTER = "Git LFS pointer: run git lfs pull"
 
@@ -80,7 +80,7 @@ ADVICE = {
     "invalid UTF-8": ENCODED,
     **dict.fromkeys(("bad quoting", "ragged row of several lines"), BAD_QUOTES),
 }
-"""What to do about rows of text that fail, by reason."""
+"""Advice for rows of text that fail, by reason."""
 
 _FAILURES = ("invalid ", "not text: ", "sections: ")
 
@@ -91,12 +91,12 @@ def is_failure(reason: str) -> bool:
 
 
 class Look(NamedTuple):
-    """What is known of a file before its rows are read."""
+    """The facts of a file before its rows are read."""
 
-    columns: list[str] | None = None  # None where rows have keys of their own
+    columns: list[str] | None = None  # None if rows have keys of their own
     rows: int | None = None
     classes: Mapping[str, tuple[str, ...]] = {}
-    dialect: Any = None  # how a CSV file is written
+    dialect: Any = None  # of a CSV file
 
 
 class RowBlock(NamedTuple):
@@ -110,7 +110,7 @@ class RowBlock(NamedTuple):
     at: Any = None  # place after the rows to continue from, as JSON values of the source
     # columns of a table; None for rows with keys of their own
     columns: Sequence[str] | None = None
-    counts: Mapping[str, int] = {}  # what else was found, for the notes of the source
+    counts: Mapping[str, int] = {}  # further counts, for the notes of the source
 
     def part(self, start: int, stop: int | None = None) -> RowBlock:
         """Return some of the rows."""
@@ -121,52 +121,59 @@ class RowBlock(NamedTuple):
 Blocks = Iterator[RowBlock]
 
 
+def with_place(blocks: Blocks, at: Any) -> Blocks:
+    """Yield blocks, with a place to continue from in the last."""
+    last: RowBlock | None = None
+    for block in blocks:
+        if last is not None:
+            yield last
+        last = block
+    yield RowBlock([], at=at) if last is None else last._replace(at=at)
+
+
 @dataclass(frozen=True, slots=True)
 class Mark:
     """A place between batches where reading can continue."""
 
-    # ``{"rows": how many come before, "at": a place of the source's own, "of": what it is a place
-    # in}``, plain JSON values; given back to ``open`` it yields what comes after
+    # ``{"rows": number of rows before, "at": the source's own place, "of": facts that the place
+    # depends on}``, plain JSON values; with it ``open`` returns the rows after the mark
     cursor: Any
 
 
 _CURSOR = {"rows": range(1 << 63), "at?": object, "of?": object}
 
 
-def cursor_of(given: Any, where: str, at: Any = object) -> dict[str, Any]:
+def cursor_of(cursor: Any, where: str, at: Any = object) -> dict[str, Any]:
     """Return a checked cursor; None is the beginning."""
-    if given is None:
+    if cursor is None:
         return {"rows": 0, "at": None, "of": None}
-    wrong = misfit(given, _CURSOR)
-    if not wrong and at is not object and given.get("at") is not None:
-        wrong = misfit(given["at"], at)
+    wrong = misfit(cursor, _CURSOR)
+    if not wrong and at is not object and cursor.get("at") is not None:
+        wrong = misfit(cursor["at"], at)
     if wrong:
         raise SourceError(
             f"{where}: the place where its unfinished ingest stopped is none: {wrong}; it is "
             f"damaged, or was made by another version; discard it with restart=True (--restart)"
         )
-    return {"at": None, "of": None} | dict(given)
+    return {"at": None, "of": None} | dict(cursor)
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
     """The rows of an opened source."""
 
-    # batches of ``ROW_SCHEMA``, perhaps with some of ``EXTRA_COLUMNS``, in the order of the input;
-    # read once. A resumable source puts a ``Mark`` wherever it could go on: what came before is
-    # then stored for good
+    # Batches of ``ROW_SCHEMA``, perhaps with some of ``EXTRA_COLUMNS``, in the order of the input;
+    # read once. A resumable source adds a ``Mark`` at each place where it could continue.
     batches: Iterator[pa.RecordBatch | Mark]
-    # Default recipes that suit them: ``dated``, ``documents``, ``pairs`` or ``roles``; None where
-    # the roles of their sections tell.
+    # Default recipes: ``dated``, ``documents``, ``pairs`` or ``roles``; None if the roles tell.
     defaults: str | None = None
-    total: int | None = None  # number of rows, if cheap to know
-    # After the last batch: sentences on what was found and which choices were made.
-    notes: Callable[[], list[str]] = list
-    of: dict[str, Any] | None = None  # of blocks as they are: what cursors are relative to
+    total: int | None = None  # number of rows, if it is known
+    notes: Callable[[], list[str]] = list  # after the last batch: sentences on findings and choices
+    of: dict[str, Any] | None = None  # facts that the cursors of unmapped blocks depend on
 
 
 class Stoppable(Iterator[Any]):
-    """Batches that any thread can stop, even while one is being waited for."""
+    """Batches that any thread can stop, even during a wait for the next."""
 
     def __init__(self, batches: Iterator[Any], stop: Callable[[], Any]) -> None:
         self._batches, self.stop = batches, stop

@@ -1,8 +1,8 @@
 """Convert Arrow data of any encoding to plain row values, a bounded block at a time.
 
-Arrow files may not contain what they declare, so structure is validated before values are read.
-Values are read when a row is looked at; ``columns`` reads plain ones by kernels instead.
-Dictionaries and runs stay shared between rows.
+Arrow files may contain other data than they declare, so structure is validated before values are
+read. Values are read when a row is looked at; ``columns`` reads plain values by kernels instead.
+Rows share the values of dictionaries and runs.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def blocks_of(
 
 
 def _but_views(batch: pa.RecordBatch) -> pa.RecordBatch | None:
-    """Return a batch without views of texts, of which Arrow cannot take some; None if too large."""
+    """Return a batch with copies of text views, which ``take`` lacks; None if too large."""
     columns = list(batch.columns)
     for at, column in enumerate(columns):
         if pa.types.is_string_view(column.type):
@@ -81,10 +81,15 @@ def _is_plain(kind: pa.DataType) -> bool:
     types = pa.types
     if types.is_dictionary(kind) or types.is_list(kind) or types.is_large_list(kind):
         return bool(types.is_string(kind.value_type) or types.is_large_string(kind.value_type))
-    texts = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
-    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    moments = types.is_date(kind) or types.is_timestamp(kind)
-    return bool(texts or numbers or moments or types.is_boolean(kind) or types.is_null(kind))
+    are_numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
+    are_moments = types.is_date(kind) or types.is_timestamp(kind)
+    are_others = types.is_boolean(kind) or types.is_null(kind)
+    return bool(_is_text(kind) or are_numbers or are_moments or are_others)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
@@ -126,33 +131,32 @@ class ArrowRows(Sequence[Any]):
         if not isinstance(at, slice):
             return list(self)[at]
         start, stop, _ = at.indices(len(self))
-        return self._but(self.batch.slice(start, max(stop - start, 0)))
+        batch = self.batch.slice(start, max(stop - start, 0))
+        return ArrowRows(batch, self._where, self.classes, self._shared)
 
     def at(self, places: NDArray[Any]) -> ArrowRows:
         """Return the rows at places."""
-        return self._but(self.batch.take(pa.array(places)))
-
-    def _but(self, batch: pa.RecordBatch) -> ArrowRows:
+        batch = self.batch.take(pa.array(places))
         return ArrowRows(batch, self._where, self.classes, self._shared)
 
     def _values(self, at: int) -> list[Any]:
-        """Return the values of a column; those of a dictionary are made once."""
+        """Return the values of a column; values of a dictionary are made once."""
         column = self.batch.column(at)
-        where = f"{self._where}: column {shown(repr(self.batch.schema.names[at]))}"
-        if not pa.types.is_dictionary(column.type):
-            return _readable(column, where)
-        if at not in self._shared:
-            self._shared[at] = [*_readable(column.dictionary, where), None]
-        each = self._shared[at]
-        return [each[i] for i in pc.fill_null(column.indices.cast(pa.int64()), -1).to_pylist()]
+        try:
+            if not pa.types.is_dictionary(column.type):
+                return values_of(column)
+            if at not in self._shared:
+                self._shared[at] = [*values_of(column.dictionary), None]
+            return _by_index(column, self._shared[at])
+        except Exception as error:  # Arrow has no value in Python, or fails to make it
+            where = f"{self._where}: column {shown(repr(self.batch.schema.names[at]))}"
+            reason = shown(f"{column.type}: {error}", 100)
+            raise SourceError(f"{where}: cannot read {reason}; leave the column out") from error
 
 
-def _readable(column: pa.Array, where: str) -> list[Any]:
-    try:
-        return values_of(column)
-    except Exception as error:  # Arrow has no value in Python, or fails to make it
-        said = shown(f"{column.type}: {error}", 100)
-        raise SourceError(f"{where}: cannot read {said}; leave the column out") from error
+def _by_index(column: pa.Array, values: list[Any]) -> list[Any]:
+    """Return the values of a dictionary-encoded column; the last value is for null."""
+    return [values[i] for i in pc.fill_null(column.indices.cast(pa.int64()), -1).to_pylist()]
 
 
 def _check_structure(column: pa.Array, where: str, row: int) -> None:
@@ -200,13 +204,16 @@ def _as_bytes(kind: pa.DataType) -> pa.DataType:
 
 
 def values_of(column: pa.Array) -> list[Any]:
-    """Return the values of a column as rows have them."""
+    """Return the plain values of a column."""
     kind, types = column.type, pa.types
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
-        return _texts(column)
+    if _is_text(kind):
+        try:
+            return list(column.to_pylist())
+        except UnicodeDecodeError:
+            data = column.view(_as_bytes(kind)).to_pylist()
+            return [None if v is None else v.decode("utf-8", "surrogateescape") for v in data]
     if types.is_dictionary(kind):
-        each = [*values_of(column.dictionary), None]
-        return [each[i] for i in pc.fill_null(column.indices.cast(pa.int64()), -1).to_pylist()]
+        return _by_index(column, [*values_of(column.dictionary), None])
     if types.is_run_end_encoded(kind):
         each = values_of(column.values)
         places = np.arange(len(column)) + column.offset
@@ -229,17 +236,6 @@ def values_of(column: pa.Array) -> list[Any]:
     if types.is_nested(kind) and not types.is_union(kind):
         return _lists(column)
     return list(column.to_pylist())
-
-
-def _texts(column: pa.Array) -> list[str | None]:
-    try:
-        return list(column.to_pylist())
-    except UnicodeDecodeError:
-        view = pa.types.is_string_view(column.type)
-        large = pa.types.is_large_string(column.type)
-        kind = pa.binary_view() if view else pa.large_binary() if large else pa.binary()
-        data = column.view(kind).to_pylist()
-        return [None if v is None else v.decode("utf-8", "surrogateescape") for v in data]
 
 
 def _but_null(column: pa.Array, values: list[Any]) -> list[Any]:
@@ -309,24 +305,23 @@ Classes = Mapping[str, tuple[str, ...]]
 
 
 def with_classes(rows: Sequence[Any], classes: Classes) -> Sequence[Any]:
-    """Return rows with class names in place of numbers."""
+    """Return rows with class names instead of numbers."""
     if not classes:
         return rows
-    return [_classed(row, classes) if isinstance(row, dict) else row for row in rows]
-
-
-def _classed(row: dict[str, Any], classes: Classes) -> dict[str, Any] | Fault:
-    made, fault = dict(row), None
-    for name in classes.keys() & row.keys():
-        wrong: list[Any] = []
-        made[name] = class_name(row[name], classes[name], wrong)
-        if wrong:
-            fault = Fault(f"unknown label: {name}", cell_text(wrong[0]), document(row), made)
-    return fault or made
+    found: list[Any] = []
+    for row in rows:
+        made, fault = dict(row) if isinstance(row, dict) else row, None
+        for name in classes.keys() & row.keys() if isinstance(row, dict) else ():
+            wrong: list[Any] = []
+            made[name] = class_name(row[name], classes[name], wrong)
+            if wrong:
+                fault = Fault(f"unknown label: {name}", cell_text(wrong[0]), document(row), made)
+        found.append(fault or made)
+    return found
 
 
 def class_name(value: Any, names: tuple[str, ...], wrong: list[Any]) -> Any:
-    """Return the name of a class, recording invalid ones; names pass."""
+    """Return the name of a class, or add the value to ``wrong``; names pass."""
     if isinstance(value, list):
         return [class_name(item, names, wrong) for item in value]
     if isinstance(value, str):
@@ -346,18 +341,14 @@ def classes_of_schema(schema: pa.Schema) -> dict[str, tuple[str, ...]]:
     """Return the class names of a file's columns, as ``datasets`` stores them."""
     try:
         found = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        return _classes(found)
+        return classes_of_features(found)
     except (KeyError, ValueError, TypeError, AttributeError, RecursionError):
         return {}
 
 
 def classes_of_features(features: Any) -> dict[str, tuple[str, ...]]:
-    """Return the class names of the columns of ``datasets.Features``."""
-    return _classes(features.to_dict() if features else {})
-
-
-def _classes(features: Any) -> dict[str, tuple[str, ...]]:
-    return {name: names for name, of in features.items() if (names := _names(of))}
+    """Return the class names of columns, from ``datasets.Features`` as a dictionary."""
+    return {name: names for name, each in features.items() if (names := _names(each))}
 
 
 def _names(feature: Any) -> tuple[str, ...]:

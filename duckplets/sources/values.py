@@ -1,7 +1,7 @@
 """Plain values of rows: what counts as text, and how other values are written.
 
-A row is a dictionary of None, texts, numbers, booleans, lists and dictionaries. Anything else (a
-date, a UUID, a decimal) is an ``Odd``: its text, and what it is.
+A row is a dictionary of None, texts, numbers, booleans, lists and dictionaries. Any other value (a
+date, a UUID, a decimal) is an ``Odd``: a text with its kind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -25,14 +25,14 @@ _quoted = json.encoder.encode_basestring
 
 
 class Odd(str):
-    """The text of a value that is no text; ``kind`` says what it is (date, UUID, number, …)."""
+    """The text of a value of another kind, such as a date, a UUID or a number."""
 
     __slots__ = ("day", "kind")
     day: str | None
     kind: str
 
     def __new__(cls, text: str, kind: str, day: str | None = None) -> Odd:
-        """Return the text of a value of a kind."""
+        """Set the kind of the value."""
         made = str.__new__(cls, text)
         made.kind, made.day = kind, day
         return made
@@ -44,7 +44,7 @@ class Fault(NamedTuple):
     reason: str  # why
     value: str | None = None  # raw value, for people
     whole: str | None = None  # raw value as JSON
-    row: dict[str, Any] | None = None  # what is known of it nevertheless
+    row: dict[str, Any] | None = None  # its known fields
 
     @classmethod
     def of(cls, reason: str, text: str) -> Fault:
@@ -88,7 +88,7 @@ def is_filled(text: str) -> bool:
 
 
 def texts_of(value: Any, *, as_json: bool = False) -> list[str] | Odd:
-    """Return the texts of a value, or what it is instead."""
+    """Return the texts of a value, or an ``Odd`` for any other value."""
     value = plain(value)
     if value is None or (isinstance(value, float) and value != value):
         return []
@@ -243,7 +243,7 @@ _ROLES = ("anchor", "context", "rejected")
 
 
 def sections_of(value: Any) -> tuple[list[Section], tuple[str, str] | None]:
-    """Return the whole sections a row brings, or what is wrong with them."""
+    """Return the whole sections of a row, or their fault as reason and value."""
     value = plain(value)
     if value is None or (isinstance(value, str) and not is_filled(value)):
         return [], None
@@ -261,18 +261,25 @@ def sections_of(value: Any) -> tuple[list[Section], tuple[str, str] | None]:
         role, heading, text = (plain(each.get(key)) for key in ("role", "heading", "text"))
         place = f"section {i}, "
         if type(role) is not str or role not in _ROLES:
-            reason, said = "a role that is not anchor, context or rejected", "missing"
-            said = f"{place}role: {json_text(role) if 'role' in each else said}"
-            return [], (f"sections: {reason}", said[:80])
+            value = f"{place}role: {json_text(role) if 'role' in each else 'missing'}"
+            return [], ("sections: a role that is not anchor, context or rejected", value[:80])
         if heading is not None and type(heading) is not str:
-            said = f"{place}heading: {json_text(heading)}"
-            return [], ("sections: a heading that is not text", said[:80])
+            value = f"{place}heading: {json_text(heading)}"
+            return [], ("sections: a heading that is not text", value[:80])
         if type(text) is not str and text not in (None, []):
-            said = f"{place}text: {json_text(text)}"
-            return [], ("sections: a text that is not text", said[:80])
+            value = f"{place}text: {json_text(text)}"
+            return [], ("sections: a text that is not text", value[:80])
         if isinstance(text, str) and is_filled(text):
             made.append((role, heading, text))
     return made, None
+
+
+def own_meta(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the metadata of a record that names its parts, sorted."""
+    meta = plain(row.get("meta"))
+    named = meta if isinstance(meta, dict) or meta is None else {"meta": meta}
+    pairs = {str(key): cell_text(value) for key, value in (named or {}).items()}
+    return [(key, text) for key in sorted(pairs) if (text := pairs[key]) is not None]
 
 
 def document(row: Mapping[str, Any]) -> str:
@@ -295,7 +302,7 @@ def unread(row: Mapping[str, Any], known: Iterable[str]) -> list[str]:
     return [k for k, v in row.items() if v is not None and k.lower() not in known]
 
 
-# -- values by their meaning; None for what has none ----------------------------------------------
+# -- values by their meaning; None without one ----------------------------------------------------
 
 _ISO = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?\s?"
@@ -306,7 +313,7 @@ _ISO = re.compile(
 
 @lru_cache(4_096)
 def day_of(text: str | date) -> date | None:
-    """Return the date that ISO text begins with, as it is written there."""
+    """Return the date at the start of ISO text, in the zone of the text."""
     if isinstance(text, date):
         return text
     try:
@@ -321,7 +328,7 @@ def day_of(text: str | date) -> date | None:
 
 @lru_cache(4_096)
 def moment_of(text: str) -> datetime | None:
-    """Return the time of ISO text in UTC, which it is in where no zone is written."""
+    """Return the time of ISO text in UTC; without a zone it is in UTC."""
     bare = text.strip(" ")
     found = _ISO.fullmatch(bare)
     if found is None:
@@ -345,7 +352,7 @@ _UNITS = {9: 0, 10: 0, 12: 3, 13: 3, 15: 6, 16: 6, 18: 9, 19: 9}  # by the numbe
 
 
 def _of_epoch(text: str) -> datetime | None:
-    """Return the time that a number tells: seconds since 1970, or thousandths or less of them."""
+    """Return the time of a number of seconds since 1970, or of milli-, micro- or nanoseconds."""
     found = _EPOCH.fullmatch(text)
     power = _UNITS.get(len(found[1])) if found else None
     if found is None or power is None:
@@ -371,3 +378,16 @@ def prefix_of(text: str) -> str | None:
     except (ValueError, RecursionError, SourceError):
         return None
     return json_text(found)
+
+
+BAD_DATE = "unreadable date"
+Reading = tuple[Callable[[str], Any], str]
+"""How the text of a part is read, and the reason if it has no meaning."""
+
+TYPED: dict[str, Reading] = {
+    "created_at": (moment_of, "unreadable created_at"),
+    "updated_at": (moment_of, "unreadable updated_at"),
+    "trust": (trust_of, "trust outside 0..1"),
+    "prefix": (prefix_of, "unreadable prefix"),
+    "date": (day_of, BAD_DATE),
+}

@@ -1,4 +1,4 @@
--- The dates that texts spell in a form, of years that dates have everywhere.
+-- The dates that texts spell in a form, in years from 1 to 9999.
 -- `input` is an Arrow table of (date_text), registered for the moment.
 -- Parameters: $form.
 -- Rows: in the order of the input.

@@ -1,4 +1,4 @@
--- What the footer of a Parquet file says of the columns of its row groups.
+-- The columns of the row groups of a Parquet file, from its footer.
 -- Parameters: $path (a glob of the one file).
 -- Rows: any order.
 SELECT row_group_id, path_in_schema, total_uncompressed_size, encodings

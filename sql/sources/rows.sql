@@ -1,13 +1,12 @@
 -- Keys of mapped rows, and the hashes of their contents.
 -- `mapped` is an Arrow table, registered for the moment: id, sections, date, group_key, taxonomy,
--- meta, the identity of what is not in the sections, such as messages, or NULL, prefix, label, and
--- has_key, whether the content is a key.
+-- meta, identity, prefix, label, has_key. The identity is of messages, or NULL. has_key tells
+-- whether the content is a key.
 -- The content is one text: COUNT of sections, ROLE SHA256-OF-TEXT of each, dDATE, gGROUP, tTAXONOMY,
--- mMETA, where every text inside the last three follows its length in bytes and a colon, and g-
--- stands for no group; and only where there are such, xIDENTITY, pSHA256-OF-PREFIX
--- and lLABEL. So no two contents share a serialisation. Section texts go in as digests
--- because copying them costs more than hashing (1.3 s more on 700 MB).
--- Record ids of sources without an id column depend on it: it must never change.
+-- mMETA. Each text in the last three follows its length in bytes and a colon; g- means no group.
+-- If they exist, xIDENTITY, pSHA256-OF-PREFIX and lLABEL come last. No two contents share a text.
+-- Section texts are digests because copying them costs more than hashing (1.3 s more on 700 MB).
+-- Record ids of sources without an id column depend on this text: it must never change.
 -- Rows: in the order of the input.
 WITH hashed AS (
     SELECT

@@ -473,7 +473,7 @@ def test_rows_of_labels_that_name_no_label_are_quarantined_with_their_line(corpu
 
 
 WRONG = [
-    ({"queries": None}, "corpus.jsonl is there and queries.jsonl is not; a BEIR folder has both"),
+    ({"queries": None}, "corpus.jsonl exists and queries.jsonl does not; a BEIR folder has both"),
     (
         {"qrels__eval": [("q0", 1, 1)]},
         "qrels/eval.tsv: 'eval' is no split; say which it is: splits=",

@@ -15,9 +15,8 @@ from stored_rows import TIMES, stored_rows
 
 import duckplets as dp
 from duckplets.ingest import ingest
-from duckplets.sources import row_batches
-from duckplets.sources.custom import feed
-from duckplets.sources.custom.protocol import CustomSource, adapted
+from duckplets.sources import custom, row_batches
+from duckplets.sources.custom import CustomSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
 NOT_THE_SAME = (*TIMES, "started_at", "ended_at", "cursor")
@@ -209,8 +208,8 @@ def test_production_is_a_bounded_number_of_rows_and_bytes_ahead(reader, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr(row_batches, "MAX_ROWS", 64)
-        patch.setattr(feed, "_BLOCK_ROWS", 16)
-        patch.setattr(feed, "_BYTES_WAITING", 128 << 10)  # 128 rows
+        patch.setattr(custom, "_BLOCK_ROWS", 16)
+        patch.setattr(custom, "_BYTES_WAITING", 128 << 10)  # 128 rows
         rows = adapted(Given(batches)).open(reader)
         used = 0
         for _ in range(20):
@@ -222,8 +221,8 @@ def test_production_is_a_bounded_number_of_rows_and_bytes_ahead(reader, monkeypa
         assert used > 500
         rows.batches.stop()
     monkeypatch.setattr(row_batches, "MAX_BYTES", 1 << 20)
-    monkeypatch.setattr(feed, "_BLOCK_BYTES", 1 << 19)
-    monkeypatch.setattr(feed, "_BYTES_WAITING", 1 << 20)
+    monkeypatch.setattr(custom, "_BLOCK_BYTES", 1 << 19)
+    monkeypatch.setattr(custom, "_BYTES_WAITING", 1 << 20)
     large = [0]
 
     def pages(_):
@@ -265,7 +264,7 @@ def test_all_of_a_source_runs_in_one_thread_and_is_closed_there(reader):
 
 
 def test_ctrl_c_does_not_wait_for_a_source_that_does_not_answer(tmp_path, monkeypatch):
-    monkeypatch.setattr(feed, "_PATIENCE", 0.05)
+    monkeypatch.setattr(custom, "_PATIENCE", 0.05)
     going_on = threading.Event()
     gave_up = []
 

@@ -80,7 +80,7 @@ def test_a_source_that_fails_now_and_then_gives_each_row_once(corpus, caplog):
     said = [note for note in report.notes if "read again" in note]
     assert len(said) == len(fails)
     assert said[0] == "read again (attempt 2): torn: after row 0: ConnectionResetError: gone"
-    assert "reading goes on there in 0.001 s (1 of 4 retries)" in caplog.text
+    assert "reading continues there in 0.001 s (1 of 4 retries)" in caplog.text
 
 
 def test_what_does_not_pass_ends_the_call_and_the_same_again_goes_on(corpus):

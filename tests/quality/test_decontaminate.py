@@ -274,5 +274,5 @@ def test_a_folder_of_beir_folders_and_its_card(tmp_path):
         with pytest.raises(SourceError, match=r"one: qrels are of train; give test.tsv"):
             corpus.decontaminate(beir, **plain)
         (beir / "one" / "queries.jsonl").unlink()
-        with pytest.raises(SourceError, match=r"corpus.jsonl is there and queries.jsonl is not"):
+        with pytest.raises(SourceError, match=r"corpus.jsonl exists and queries.jsonl does not"):
             corpus.decontaminate(beir, **plain)

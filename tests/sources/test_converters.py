@@ -59,7 +59,7 @@ def test_a_bad_row_is_an_error(reader):
         with pytest.raises(SourceError) as caught:
             read(MemorySource([*[good] * 16, given], converter=converter), reader)
         assert str(caught.value) == (
-            f"source 'memory', row 17: {bad.detail}; on_error='skip' or 'quarantine' goes on "
+            f"source 'memory', row 17: {bad.detail}; on_error='skip' or 'quarantine' continues "
             f"without such rows"
         )
 

@@ -13,7 +13,7 @@ from source_rows import rows_in, untold
 import duckplets as dp
 from duckplets.ingest import ingest
 from duckplets.sources import Mark, MemorySource, row_batches
-from duckplets.sources.custom.protocol import CustomSource, PagedSource, adapted
+from duckplets.sources.custom import CustomSource, PagedSource, adapted
 from duckplets.text.prefix import Field, Prefix
 
 

@@ -121,7 +121,7 @@ def test_the_right_token_opens_what_is_private_or_gated(hub, monkeypatch):
 def test_what_is_gone_offline_or_no_address_is_told(hub, monkeypatch):
     cursor = {"rows": 1, "at": {"file": "train-00000.parquet", "row": 1}}
     cursor["of"] = {"revision": "0" * 40}
-    with pytest.raises(SourceError, match=r"has no such revision .*; begin the ingest anew"):
+    with pytest.raises(SourceError, match=r"has no such revision .*; start the ingest again"):
         read(HubSource(LINE), cursor)
     hub.requests.clear()
     with monkeypatch.context() as patch:
@@ -145,7 +145,7 @@ def test_no_network_is_told(hub, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", url)
     assert message() == (
         f"cannot reach {url}: connection refused; check the network and HF_ENDPOINT (5 tries); "
-        f"running the same command again goes on where it stopped"
+        f"running the same command again continues where it stopped"
     )
     monkeypatch.setenv("HF_ENDPOINT", "http://no-such-host.invalid")
     assert message().startswith("cannot reach http://no-such-host.invalid: ")
@@ -196,7 +196,7 @@ def test_rows_before_a_shard_that_fails_are_given(hub):
     hub.fail("GET /kept/.*train-00001", times=5, status=500)
     found = source()[0]
     got = []
-    with pytest.raises(SourceError, match="goes on where it stopped"):
+    with pytest.raises(SourceError, match="continues where it stopped"):
         got.extend(items(found))
     last = [item for item in got if isinstance(item, Mark)][-1]
     before = [row for item in got if not isinstance(item, Mark) for row in flat(item)]
@@ -262,4 +262,4 @@ def test_an_odd_answer_is_told(hub):
     for where, body in ODD:
         hub.faults.clear()
         hub.fail(where, times=9, status=200, body=body)
-        assert message().startswith(f"what answers at {hub.url} is no hub: its answer about org/d")
+        assert message().startswith(f"the server at {hub.url} is no hub: its answer about org/d")

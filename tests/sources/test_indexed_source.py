@@ -11,7 +11,7 @@ from prebuilt import empty_corpus
 import duckplets as dp
 from duckplets.ingest import ingest
 from duckplets.sources import Mark, MemorySource, row_batches
-from duckplets.sources.custom.indexed import IndexedSource
+from duckplets.sources.custom import IndexedSource
 
 RECORDS_STORED = "SELECT * EXCLUDE (created_at, updated_at) FROM records ORDER BY record_key"
 RECORDS = [{"id": f"r{i}", "text": f"text {i}"} for i in range(50)]
@@ -27,7 +27,7 @@ def marks(monkeypatch):
 
 def asked(source, cursor=None):
     """The numbers a source asks for, in the order of its records."""
-    pairs = source._batches(source._size())(cursor)
+    pairs = source._batches(source.size if source.rows is None else len(source.rows))(cursor)
     return [number for records, _ in pairs for number in records]
 
 
@@ -184,7 +184,7 @@ FAULTS = [
     ({"rows": RECORDS, "size": 5}, "size= goes with get="),
     ({"rows": iter(RECORDS)}, "list_iterator has no length; give get= and size="),
     ({"rows": {1, 2}}, "set has neither get(i) nor [i]"),
-    ({"rows": Frame(RECORDS)}, "of a data frame give get=lambda i: frame.iloc[i].to_dict(), size="),
+    ({"rows": Frame(RECORDS)}, "a data frame needs get=lambda i: frame.iloc[i].to_dict(), size="),
     ({"get": 5, "size": 5}, "get=5 is no function"),
     ({"get": print}, "size=None: say how many records get() can return"),
     ({"rows": RECORDS, "threads": 0}, "threads=0: give an integer from 1 to 256"),

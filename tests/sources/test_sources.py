@@ -264,7 +264,7 @@ def test_settings_tell_whether_files_are_the_same(tmp_path):
     (tmp_path / "a.csv").unlink()
     with pytest.raises(SourceError, match="does not exist"):
         source.settings()
-    with pytest.raises(SourceError, match="cannot go on at a row"):
+    with pytest.raises(SourceError, match="leave out in_pieces="):
         dp.sources.JsonSource("-", text="text", in_pieces=True)
 
 

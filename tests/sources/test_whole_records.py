@@ -260,8 +260,8 @@ WRONG = [
     ([{" q": "x", "q ": "z"}], {"text": "q"}, "column 'q' could be any of ' q', 'q '"),
     ([{"Text": "x", "text": "z"}], {"text": "TEXT"}, "could be any of 'Text', 'text'"),
     ([{" Q ": "x"}], {"text": "q"}, "no column 'q'"),
-    ([{"q": "x"}], {"text": "q?"}, "a ? behind a name is for context="),
-    ([{"q": "x"}], {"anchor": "q", "id": "q?"}, "a ? behind a name is for context="),
+    ([{"q": "x"}], {"text": "q?"}, "marks an optional column of context="),
+    ([{"q": "x"}], {"anchor": "q", "id": "q?"}, "marks an optional column of context="),
     ([{"q": "x", "a": "y"}], {"anchor": "q", "context": "b?"}, "no column 'b?'"),
 ]
 

@@ -26,11 +26,11 @@ def register_converter(name: str, function: Function) -> None:
     The function is called once a row, in Python; a name registered again is replaced.
 
     Args:
-        name: Not that of a built-in converter.
-        function: Takes a row as a dictionary (keys whose value is null are left out) and returns
-            ``{"messages": [...]}``, each message ``{"role": ..., "content": ...}`` with the text
-            or a list of ``{"type": "text", "text": ...}`` (``"value"`` is read as ``"text"``), and
-            ``"loss_weight"`` where it is not to be 1.0 for the assistant and 0.0 for others.
+        name: Any name that no built-in converter has.
+        function: Takes a row as a dictionary, without keys whose value is null, and returns
+            ``{"messages": [...]}``. Each message is ``{"role": ..., "content": ...}`` with the
+            text or a list of ``{"type": "text", "text": ...}`` (``"value"`` is read as
+            ``"text"``). ``"loss_weight"`` is 1.0 for the assistant and 0.0 for others by default.
             Batches have ``"text"``, batches of a data index ``"value"``. For a preference pair it
             returns ``"chosen_messages"`` and ``"rejected_messages"``.
 

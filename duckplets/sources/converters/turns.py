@@ -1,6 +1,6 @@
 """Convert instruction data to messages: the turns of a row, its prompt and its reply.
 
-fields of a row ─said→ turns as they stand ─_turns→ checked turns ─_spoken→ prompt, reply, messages
+fields of a row ─sides_of→ raw turns ─_turns→ checked turns ─_spoken→ prompt, reply, messages
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _SHOWN = 60  # characters of a wrong value shown in a message
 _SHOWN_ERROR = 200
 
 
-class Wrong(Exception):  # noqa: N818 - carries a reason to the row that it is about
-    """Why a row cannot be converted: the counted reason, and details."""
+class Wrong(Exception):  # noqa: N818 - carries a reason to its row
+    """The counted reason why a row cannot be converted, and details."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason)
         self.reason, self.detail = reason, detail
 
 
-Said = tuple[str, int, Any]
-"""A turn as it stands in a row: its field, its number, and what should be a dictionary."""
+RawTurn = tuple[str, int, Any]
+"""A turn in a row: its field, its number, and its value, which should be a dictionary."""
 
 
 class Turn(NamedTuple):
@@ -46,7 +46,7 @@ class Turn(NamedTuple):
 
 
 class Converted(NamedTuple):
-    """A record made of a row, or why there is none."""
+    """A record made of a row, or the reason for none."""
 
     sections: Sequence[tuple[str, str | None, str]] = ()
     messages: str | None = None
@@ -62,13 +62,13 @@ class Converted(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converter:
-    """What a converter reads, and how."""
+    """The fields that a converter reads, and the form of its turns."""
 
     name: str  # its name for users
     fields: dict[str, Kind]  # its fields, each a ``text``, a ``list``, or ``either``
     needed: tuple[str, ...] = ()  # fields that every row must have
     # returns the turns of each side of a row, from the values of its fields
-    said: Callable[[Any], list[list[Said]]] | None = None
+    sides_of: Callable[[Any], list[list[RawTurn]]] | None = None
     main: str = "messages"  # field named for a fault of the whole conversation
     rejected: str | None = None  # field of the rejected conversation, if there can be one
     # role of each tag of a turn
@@ -86,12 +86,12 @@ class Converter:
     @property
     def makes_one(self) -> bool:
         """Whether it makes at most one record of a row."""
-        return self.said is None or self.rejected is not None
+        return self.sides_of is None or self.rejected is not None
 
     def converted(self, row: dict[str, Any], *, each: bool = False) -> Iterator[Converted]:
         """Yield the record of a row; with ``each``, one for every reply."""
         try:
-            if self.said is None and not self.is_own:
+            if self.sides_of is None and not self.is_own:
                 yield _alpaca(self._checked(row))
             elif self.is_own:
                 yield from self._conversations(self._called(row), each=each)
@@ -127,17 +127,17 @@ class Converter:
         return found
 
     def _called(self, row: dict[str, Any]) -> dict[str, Any]:
-        given = {
+        values = {
             key: value if type(value) in (str, int, bool) else json.loads(json_text(value))
             for key, value in row.items()
             if value is not None
         }
-        assert self.function is not None  # noqa: S101 - it is what this is for
+        assert self.function is not None  # noqa: S101 - only users' converters come here
         try:
-            made = self.function(given)
+            made = self.function(values)
         except Exception as error:
-            said, kind = " ".join(str(error).split())[:_SHOWN_ERROR], type(error).__name__
-            raise Wrong(kind, f"converter {self.name!r}: {kind}: {said}") from error
+            message, kind = " ".join(str(error).split())[:_SHOWN_ERROR], type(error).__name__
+            raise Wrong(kind, f"converter {self.name!r}: {kind}: {message}") from error
         if not isinstance(made, Mapping):
             raise self._refused(f"returned {type(made).__name__}, not a dictionary")
         if made.get("messages") is None and made.get("chosen_messages") is None:
@@ -155,23 +155,20 @@ class Converter:
                 raise self._refused(f"returned {name!r} that are no JSON") from None
         return found
 
-    def _refused(self, said: str) -> Wrong:
-        return Wrong(said, f"converter {self.name!r}: {said}")
+    def _refused(self, reason: str) -> Wrong:
+        return Wrong(reason, f"converter {self.name!r}: {reason}")
 
     def _conversations(self, values: dict[str, Any], *, each: bool) -> Iterator[Converted]:
-        said = (self.said or _of_function)(values)
-        sides, main = [self._turns(side, each) for side in said], self.main
+        raw = (self.sides_of or _of_function)(values)
+        sides, main = [self._turns(side, each) for side in raw], self.main
         if each:
             yield from self._replies(sides[0], main)
             return
         heading = "chosen_messages" if values.get("chosen_messages") is not None else main
-        asked = (
-            _asked_in(values)
-            if main == "chosen" and _first_tag(values[main]) == "assistant"
-            else heading
-        )
+        has_prompt = main == "chosen" and _first_tag(values[main]) == "assistant"
+        prompt_field = _prompt_field(values) if has_prompt else heading
         prompt, reply, written = _spoken(sides[0], main)
-        sections = [("anchor", asked, prompt), ("context", heading, reply)]
+        sections = [("anchor", prompt_field, prompt), ("context", heading, reply)]
         identity, rejected_written = _identity(written, sides[0]), None
         if len(sides) > 1:
             rejected = self.rejected or ""
@@ -208,17 +205,17 @@ class Converter:
                 made, unpaired = made._replace(unpaired=unpaired or None), 0
             yield made._replace(number=number, conversation=conversation)
 
-    def _turns(self, said: list[Said], each: bool) -> list[Turn]:
-        turns = [self._turn(one, each) for one in said]
+    def _turns(self, raw: list[RawTurn], each: bool) -> list[Turn]:
+        turns = [self._turn(one, each) for one in raw]
         return [turn for turn in turns if turn.role != "system" or "".join(turn.texts) != ""]
 
-    def _turn(self, said: Said, each: bool) -> Turn:
+    def _turn(self, raw: RawTurn, each: bool) -> Turn:
         """Return a checked turn; with ``each`` a call without text weighs 0 by default."""
 
         def fault(reason: str, detail: str) -> Wrong:
-            return Wrong(f"{said[0]} {reason}", f"field '{said[0]}', turn {said[1]}: {detail}")
+            return Wrong(f"{raw[0]} {reason}", f"field '{raw[0]}', turn {raw[1]}: {detail}")
 
-        turn = plain(said[2])
+        turn = plain(raw[2])
         turn = turn if isinstance(turn, dict) else {}
         tag, content = plain(turn.get(self.tag)), plain(turn.get(self.value))
         if tag is None:
@@ -259,21 +256,16 @@ class Converter:
         has_others = content is None or len(turn) != 2 + (weight is not None)
         if not has_others and (type(content) is str or all(len(block) == 2 for block in content)):
             return bare
-        more = _more(turn, calls, has_id=role == "tool" and self.has_tools)
+        names = ("tool_call_id", *KEPT) if role == "tool" and self.has_tools else KEPT
+        found = {"tool_calls": calls} | {name: turn.get(name) for name in names}
+        more = {name: value for name, value in found.items() if value is not None}
         read = {self.tag, self.value, heavy, *more}
         if calls is not None and not _has_value(turn.get("tool_calls")):
             read.add("function_call")
-        unread = _unread(said[0], {key: turn[key] for key in turn if key not in read})
-        unread |= _unread(f"{said[0]}.{self.value}", _beside_texts(content))
+        unread = _unread(raw[0], {key: turn[key] for key in turn if key not in read})
+        unread |= _unread(f"{raw[0]}.{self.value}", _unread_in_blocks(content))
         written = ",".join(f'"{key}":{json_text(value)}' for key, value in more.items())
         return bare._replace(more=written, unread=unread)
-
-
-def _more(turn: Mapping[str, Any], calls: Any, *, has_id: bool) -> dict[str, Any]:
-    """Return what a message has besides role, texts and weight."""
-    names = ("tool_call_id", *KEPT) if has_id else KEPT
-    found = {"tool_calls": calls} | {name: turn.get(name) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
 
 
 def _has_value(value: Any) -> bool:
@@ -284,8 +276,8 @@ def _unread(path: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{path}.{key}": value for key, value in values.items() if _has_value(value)}
 
 
-def _beside_texts(content: Any) -> dict[str, Any]:
-    """Return by key the values of text blocks besides their texts, each with its block's number."""
+def _unread_in_blocks(content: Any) -> dict[str, Any]:
+    """Return the unread values of text blocks by key, each with its block's number."""
     found: dict[str, Any] = {}
     blocks = map(plain, content if isinstance(content, list) else ())
     for number, block in enumerate(blocks):
@@ -322,14 +314,14 @@ def _are_calls(calls: Any) -> bool:
 def _pairs(turns: list[Turn]) -> tuple[list[tuple[int, int, int | None]], int]:
     """Return number, first turn and reply of each pair, and the number of turns in none."""
     replies = [i for i, turn in enumerate(turns) if _is_reply(turn)]
-    asked = [turn.role == "user" for turn in turns]
+    by_user = [turn.role == "user" for turn in turns]
     first, pairs = 0, list[tuple[int, int, int | None]]()
     for number, place in enumerate(replies, 1):
-        if number == len(replies) or any(asked[place : replies[number]]):
-            if any(asked[first:place]):
+        if number == len(replies) or any(by_user[place : replies[number]]):
+            if any(by_user[first:place]):
                 pairs.append((number, first, place))
             first = place + 1
-    unpaired = len(replies) - len(pairs) + sum(asked[first:])
+    unpaired = len(replies) - len(pairs) + sum(by_user[first:])
     return pairs or [(1, 0, replies[0] if replies else None)], unpaired
 
 
@@ -356,8 +348,9 @@ def _spoken(
     if not prompt:
         lack = f"field '{main}': nothing before the last reply"
         raise Wrong(f"{main} has nothing before the reply", lack)
-    told = turns[: reply + 1] if each else turns
-    written = (_message(turn, turn.weight if i >= first else 0.0) for i, turn in enumerate(told))
+    turns_in = turns[: reply + 1] if each else turns
+    weighed = enumerate(turns_in)
+    written = (_message(turn, turn.weight if i >= first else 0.0) for i, turn in weighed)
     return prompt, "\n".join(turns[reply].texts), f"[{','.join(written)}]"
 
 
@@ -397,7 +390,7 @@ def _listed(text: str, kind: Kind) -> list[Any] | None:
     return found if right else None
 
 
-# -- what is said in the rows of each converter ---------------------------------------------------
+# -- the turns in the rows of each converter ------------------------------------------------------
 
 
 def _alpaca(values: dict[str, Any]) -> Converted:
@@ -430,23 +423,23 @@ def _instructed(instruction: str | None, more: str | None) -> str:
     return (instruction or "") + (more or "")
 
 
-def _of_list(name: str, values: list[Any]) -> list[Said]:
+def _of_list(name: str, values: list[Any]) -> list[RawTurn]:
     return [(name, place, value) for place, value in enumerate(values, 1)]
 
 
-def _system(values: dict[str, Any], tag: str = "role", value: str = "content") -> list[Said]:
+def _system(values: dict[str, Any], tag: str = "role", value: str = "content") -> list[RawTurn]:
     text = values["system"]
     return [] if text is None else [("system", 1, {tag: "system", value: text})]
 
 
-def _of_function(values: dict[str, Any]) -> list[list[Said]]:
+def _of_function(values: dict[str, Any]) -> list[list[RawTurn]]:
     chosen, rejected = values["chosen_messages"], values["rejected_messages"]
     name = "messages" if chosen is None else "chosen_messages"
     sides = [_of_list(name, values["messages"] if chosen is None else chosen)]
     return sides if rejected is None else [*sides, _of_list("rejected_messages", rejected)]
 
 
-def _asked_in(values: dict[str, Any]) -> str | None:
+def _prompt_field(values: dict[str, Any]) -> str | None:
     """Return the field with the prompt of a preference pair."""
     prompt = values["prompt"]
     if isinstance(prompt, list) or (prompt is not None and is_filled(prompt)):
@@ -463,16 +456,16 @@ def _first_tag(turns: Any) -> Any:
     return first.get("role") if isinstance(first, dict) else None
 
 
-def _pair(values: dict[str, Any]) -> list[list[Said]]:
+def _pair(values: dict[str, Any]) -> list[list[RawTurn]]:
     """Return both sides: the prompt, then the turns; a list may contain its own prompt."""
-    where = _asked_in(values)
+    where = _prompt_field(values)
     opening = []
     if where == "prompt" and isinstance(values["prompt"], list):
         opening = _of_list("prompt", values["prompt"])
     elif where is not None:
         joined = _instructed(values["instruction"], values["input"])
-        asked = joined if where == "instruction" else values[where]
-        opening = [(where, 1, {"role": "user", "content": asked})]
+        prompt = joined if where == "instruction" else values[where]
+        opening = [(where, 1, {"role": "user", "content": prompt})]
     sides = []
     for name in ("chosen", "rejected"):
         own, tag = values[name], _first_tag(values[name])
@@ -496,7 +489,7 @@ BUILT_IN = {
             name="openai",
             fields={"messages": "list"},
             needed=("messages",),
-            said=lambda values: [_of_list("messages", values["messages"])],
+            sides_of=lambda values: [_of_list("messages", values["messages"])],
             roles=_ROLES | {"developer": "system", "function": "tool"},
         ),
         Converter(
@@ -511,7 +504,7 @@ BUILT_IN = {
                 "rejected": "either",
             },
             needed=("chosen", "rejected"),
-            said=_pair,
+            sides_of=_pair,
             main="chosen",
             rejected="rejected",
         ),
@@ -519,7 +512,7 @@ BUILT_IN = {
             name="sharegpt",
             fields={"system": "text", "conversations": "list"},
             needed=("conversations",),
-            said=lambda values: [
+            sides_of=lambda values: [
                 [
                     *_system(values, "from", "value"),
                     *_of_list("conversations", values["conversations"]),

@@ -1,8 +1,8 @@
 """Read Parquet and Arrow files, a bounded part of their columns at a time.
 
-PyArrow decompresses a page of Parquet and a batch of Arrow as a whole, without a limit. So a file
-that announces more than the memory limit, or does not announce its size, is read by a separate
-process with a limited address space: exceeding it is an error.
+PyArrow decompresses a page of Parquet and a batch of Arrow as a whole, without a limit. So a
+separate process with a limited address space reads a file that announces more than the memory
+limit, or no size. A file above the limit is an error.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ParquetSource(Files):
         largest, shares = _announced(reader, file, groups, used)
         batches = _parquet_batches(file, used, groups, largest)
         if largest > limits.size("memory") or shares:
-            batches = _apart("parquet", file, used, limits, groups)
+            batches = _separately("parquet", file, used, limits, groups)
         with closing(batches):
             yield from blocks_of(batches, str(file), columns=used, classes=look.classes)
 
@@ -85,7 +85,7 @@ class ArrowSource(Files):
         """Yield the rows of a file with the columns used."""
         batches, limits = _arrow_batches(file, used), limits_of(reader)
         if _may_take(file) > limits.size("memory"):
-            batches = _apart("arrow", file, used, limits)
+            batches = _separately("arrow", file, used, limits)
         with closing(batches):
             yield from blocks_of(batches, str(file), columns=used, classes=look.classes)
 
@@ -180,7 +180,7 @@ def _may_take(file: Path) -> float:
                     codec = _codec(message.metadata.to_pybytes(), message.type)
                     return float(_MOST_OF_CODEC.get(codec, math.inf) * source.size())
         except (EOFError, pa.ArrowException):
-            return 0  # none; reading will say what is wrong
+            return 0  # none; reading will report the fault
         except struct.error:
             return math.inf
 
@@ -211,23 +211,17 @@ def _codec(data: bytes, kind: str) -> int:
 # -- in a process of its own ----------------------------------------------------------------------
 
 
-def _apart(
+def _separately(
     form: str, file: Path, used: Sequence[str], limits: Limits, groups: Sequence[int] = ()
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the batches of a file read by a process with a limited address space."""
-    asked: dict[str, Any] = {
-        "form": form,
-        "file": str(file),
-        "used": list(used),
-        "groups": list(groups),
-    }
-    asked["memory"] = limits.size("memory")
+    request: dict[str, Any] = {"form": form, "file": str(file), "memory": limits.size("memory")}
+    request |= {"used": list(used), "groups": list(groups)}
     module = "duckplets.sources.formats.columnar"
-    command = [sys.executable, "-P", "-m", module, json.dumps(asked)]  # -P: not from this folder
+    command = [sys.executable, "-P", "-m", module, json.dumps(request)]  # -P: not from this folder
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-    )
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdout=pipe, stderr=pipe, env=environment)
     assert process.stdout is not None  # noqa: S101
     try:
         with pa.PythonFile(process.stdout, "r") as stream:
@@ -243,10 +237,10 @@ def _apart(
 
 
 def _failure(process: subprocess.Popen[bytes], file: Path, limits: Limits) -> SourceError | None:
-    _, said = process.communicate()
+    _, message = process.communicate()
     if process.returncode == 0:
         return None
-    text = said.decode("utf-8", "replace").strip()
+    text = message.decode("utf-8", "replace").strip()
     if process.returncode == 1 and text:
         return SourceError(text.splitlines()[-1])
     return limits.exceeded(str(file), "reading it takes more memory", "memory")
@@ -256,19 +250,19 @@ def _main() -> None:
     """Write the batches of a file to stdout within limited memory."""
     import resource
 
-    asked = json.loads(sys.argv[1])
-    most = asked["memory"] + _OWN
+    request = json.loads(sys.argv[1])
+    most = request["memory"] + _OWN
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
-    file, used = Path(asked["file"]), asked["used"]
+    file, used = Path(request["file"]), request["used"]
     batches = _arrow_batches(file, used)
-    if asked["form"] == "parquet":
-        batches = _parquet_batches(file, used, asked["groups"], asked["memory"])
+    if request["form"] == "parquet":
+        batches = _parquet_batches(file, used, request["groups"], request["memory"])
     sink = None
     try:
         for batch in batches:
-            if batch.nbytes > asked["memory"]:
+            if batch.nbytes > request["memory"]:
                 sys.exit(_OUT_OF_MEMORY)
             if sink is None:
                 sink = pa.ipc.new_stream(sys.stdout.buffer, batch.schema)

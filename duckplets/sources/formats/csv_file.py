@@ -1,7 +1,7 @@
 """Read CSV and TSV files with Python's ``csv`` module, in blocks of rows.
 
-DuckDB's reader (1.5.5) swallows everything after an unclosed quote into one row; here every row is
-read or counted, with its line.
+DuckDB's reader (1.5.5) puts the rest of a file after an unclosed quote into one row. Here every row
+is read or counted, with its line.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Dialect(NamedTuple):
     delimiter: str
     quote: str | None
     escape: str | None
-    is_spaced: bool = False  # whether blanks after a delimiter are no text
+    is_spaced: bool = False  # whether blanks after a delimiter are skipped
 
     def reader(self, lines: Iterable[str], *, strict: bool = True) -> Any:
         """Return the rows of lines."""
@@ -60,13 +60,13 @@ class _Dialect(NamedTuple):
 class CsvSource(Files):
     """CSV and TSV files whose first row names the columns.
 
-    A column without a name is called by its place, ``Unnamed: 0``, as pandas does. Excel's line
-    ``sep=;`` gives the delimiter. Blanks between a delimiter and a quote
-    are skipped, if there are some in the first million characters.
+    A column without a name is called by its place, ``Unnamed: 0``, as in pandas. Excel's line
+    ``sep=;`` gives the delimiter. Blanks between a delimiter and a quote are skipped if the first
+    million characters contain some.
     """
 
     delimiter: str | None = field(default=None, kw_only=True)
-    """One character; else a tab for .tsv, or the one of , tab ; | that the header has most of."""
+    """One character. Default: a tab for .tsv, or the most frequent of , tab ; | in the header."""
     quote: str | None = field(default="auto", kw_only=True)
     """The character that encloses fields, written twice within them; None: quotes are text.
     ``auto``: ``"``, but text in a file with tabs where a quoted field is not whole. Default:
@@ -76,7 +76,7 @@ class CsvSource(Files):
     none."""
 
     encoding: str | None = field(default=None, kw_only=True)
-    """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
+    """Encoding of the text, as Python names it, such as ``"latin-1"``. Default: UTF-8."""
 
     kind: ClassVar[str] = "csv"
 
@@ -116,36 +116,32 @@ class CsvSource(Files):
         found = _Dialect(self.delimiter or "", quote, self.escape)
         if not self.delimiter:
             found = found._replace(delimiter=self._delimiter(file, found, limits))
-        if (
-            self.quote == "auto"
-            and found.delimiter == "\t"
-            and not (self._is_whole(file, found, limits))
-        ):
+        is_tabbed = self.quote == "auto" and found.delimiter == "\t"
+        if is_tabbed and not self._is_whole(file, found, limits):
             return found._replace(quote=None)
         return found._replace(is_spaced=self._is_spaced_out(file, found))
 
     def _is_spaced_out(self, file: Path, dialect: _Dialect) -> bool:
         """Return whether blanks come before quotes, in the first rows of a file."""
-        quote = dialect.quote
         with paths.open_text(file, self.encoding) as text:
             start = text.read(_CHUNK)
-        if quote is None or f" {quote}" not in start:
+        if dialect.quote is None or f" {dialect.quote}" not in start:
             return False
-        kept, skipped = (
+        as_text, skipped = (
             sum(
-                cell.startswith(" ") and cell.lstrip(" ").startswith(quote)
+                cell.startswith(" ") and cell.lstrip(" ").startswith(dialect.quote)
                 for row in one.reader(io.StringIO(start, newline=""), strict=False)
                 for cell in row
             )
             for one in (dialect, dialect._replace(is_spaced=True))
         )
-        return bool(kept > skipped)
+        return bool(as_text > skipped)
 
     def _delimiter(self, file: Path, dialect: _Dialect, limits: Limits) -> str:
         with paths.open_text(file, self.encoding) as text:
-            said = _SEPARATOR.fullmatch(text.readline(10))
-        if said:
-            return said[1]
+            found = _SEPARATOR.fullmatch(text.readline(10))
+        if found:
+            return found[1]
         if paths.inner_suffix(file) in (".tsv", ".tab"):
             return "\t"
         widths = {}
@@ -153,13 +149,19 @@ class CsvSource(Files):
             one = dialect._replace(delimiter=delimiter)
             with paths.open_text(file, self.encoding) as text:
                 widths[delimiter] = len(_CsvRows(file, text, one, limits, strict=False).header())
-        return max(widths, key=lambda delimiter: widths[delimiter])
+        return max(widths, key=widths.__getitem__)
 
     def _is_whole(self, file: Path, dialect: _Dialect, limits: Limits) -> bool:
         """Return whether every field that begins with a quote ends with one, in its own row."""
+        starts = [f"{sign}{dialect.quote}" for sign in (dialect.delimiter, "\n", "\r")]
+        before = "\n"
         with paths.open_text(file, self.encoding) as text:
-            if not _has_quoted(text, dialect):
-                return True
+            while chunk := text.read(_CHUNK):
+                if any(start in before + chunk for start in starts):
+                    break
+                before = chunk[-1]
+            else:
+                return True  # no field begins with a quote
         with paths.open_text(file, self.encoding) as text:
             rows = _CsvRows(file, text, dialect, limits)
             try:
@@ -197,39 +199,29 @@ class CsvSource(Files):
                 rows.counts = Counter()
 
     def notes(self, counts: Mapping[str, int]) -> list[str]:
-        """Return how many lines the files had, and what looks wrong about them."""
+        """Return the numbers of lines, and signs of damage."""
         rows, further, several = counts["row"], counts["further"], counts["several"]
         header, blank, swallowed = counts["header"], counts["blank"], counts["swallowed"]
-        said = []
+        notes = []
         if further or blank:
-            told = f", {further:,} further of {counted(several, 'row')} with line breaks"
-            said.append(
+            more = f", {further:,} further of {counted(several, 'row')} with line breaks"
+            notes.append(
                 f"{counted(header + rows + further + blank, 'line')}: {header:,} of headers, "
-                f"{rows:,} of rows{told * bool(further)}{f', {blank:,} blank' * bool(blank)}"
+                f"{rows:,} of rows{more * bool(further)}{f', {blank:,} blank' * bool(blank)}"
             )
         if counts["quotes are text"]:
             files = counted(counts["quotes are text"], "file")
-            said.append(f"quotes are text in {files} with tabs, as a quoted field is not whole")
+            notes.append(f"quotes are text in {files} with tabs, as a quoted field is not whole")
         if swallowed:
             first = next(name for name in counts if name.startswith(_AT)).removeprefix(_AT)
-            said.append(
+            notes.append(
                 f"look: {swallowed:,} of {counted(several, 'row')} with line breaks may have "
                 f"swallowed others (first {shown(first)}): {BAD_QUOTES}"
             )
         if counts["mark"]:
             marks = counted(counts["mark"], "byte order mark")
-            said.append(f"look: {marks} left out within files; were files joined?")
-        return said
-
-
-def _has_quoted(text: TextIO, dialect: _Dialect) -> bool:
-    """Return whether some field may begin with a quote."""
-    starts, before = [f"{sign}{dialect.quote}" for sign in (dialect.delimiter, "\n", "\r")], "\n"
-    while chunk := text.read(_CHUNK):
-        if any(start in before + chunk for start in starts):
-            return True
-        before = chunk[-1]
-    return False
+            notes.append(f"look: {marks} left out within files; were files joined?")
+        return notes
 
 
 def _odd(row: list[str] | Fault, header: list[str], lines: int) -> Fault:
@@ -314,9 +306,9 @@ class _CsvRows:
         self.counts["row"] += len(found)
         return found
 
-    def _end(self, what: str) -> None:
-        """Count the lines of what is no row."""
-        self.counts[what] += len(self._under_way)
+    def _end(self, kind: str) -> None:
+        """Count the lines of a header, blank lines, or bad lines."""
+        self.counts[kind] += len(self._under_way)
         self._ended += len(self._under_way)
         self._under_way, self._size = [], 0
 

@@ -4,8 +4,8 @@ text ─front_matter→ title, text ─opening→ the heading that it begins wit
                                 ─headings→ all of them, each with its level
 
 Markdown is parsed by markdown-it-py, first blocks only and then the titles: 20 MB of READMEs take
-6 s. Titles of other text are underlined, or ``# Heading``. ``opening`` looks at three lines only:
-parsing all would take longer than reading.
+6 s. Titles of other text are underlined, or ``# Heading``. ``opening`` parses three lines only,
+because parsing a whole text takes longer than reading it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 Markup = Literal["markdown"] | None
 
 DEEPEST = 6
-"""Levels of headings; what is below stays in the text of the last."""
+"""Levels of headings; deeper headings stay in the text."""
 
 MOST_PARSED = 2 << 20
-"""Characters of a text whose headings are looked for: of some a parser makes 500 times as much."""
+"""Most characters of a parsed text: for some texts a parser takes 500 times their memory."""
 
 _SUFFIXES: dict[str, Markup] = {".md": "markdown", ".markdown": "markdown"}
 _CODE = re.compile(
@@ -54,7 +54,7 @@ class Heading(NamedTuple):
     """A heading of a text."""
 
     start: int  # offset of its beginning
-    stop: int  # offset of what follows
+    stop: int  # offset after it
     level: int  # from 1, the highest
     title: str  # its text without markup
 
@@ -63,7 +63,7 @@ class _TextLines:
     """The lines of a text with their offsets."""
 
     def __init__(self, text: str, most: int | None = None) -> None:
-        """Take all lines, or about so many."""
+        """Take all lines, or about ``most``."""
         size = len(text) if most is None else min(len(text), _START)
         ends = [found.span() for found in islice(_END.finditer(text, 0, size), most)]
         self.starts = [0, *(stop for _, stop in ends)]
@@ -113,7 +113,7 @@ def front_matter(text: str) -> tuple[str | None, int]:
 
 
 def front_date(text: str) -> date | None:
-    """Return the date in a text's front matter, as it is written there; None without one."""
+    """Return the date in a text's front matter, or None."""
     found = _DATE.search(text[: front_matter(text)[1]])
     try:
         return found and date.fromisoformat(found[1])
@@ -146,7 +146,7 @@ def _value(entry: str, form: Any) -> str | None:
     return (_clean(str(value)) or "") if isinstance(value, str | int | float) else ""
 
 
-# -- the heading that a text begins with ----------------------------------------------------------
+# -- the first heading ----------------------------------------------------------------------------
 
 
 def opening(text: str, markup: Markup = None) -> Heading | None:
@@ -170,7 +170,7 @@ def _first(lines: Sequence[str]) -> int | None:
         line = lines[place]
         if not line.strip():
             place += 1
-        elif line.startswith(".. ") or line.rstrip() == "..":  # with what is indented below
+        elif line.startswith(".. ") or line.rstrip() == "..":  # with the indented lines below
             place += 1
             while place < len(lines) and (not lines[place].strip() or lines[place][0].isspace()):
                 place += 1
@@ -190,10 +190,16 @@ def _first(lines: Sequence[str]) -> int | None:
 
 def headings(text: str, markup: Markup) -> list[Heading]:
     """Return the headings of a text, in order."""
-    found = _TextLines(text)
-    is_markdown = markup == "markdown"
-    made = _of_markdown(text, found) if is_markdown else _of_lines(found)
-    return [heading for heading in made if heading is not None]
+    lines = _TextLines(text)
+    if markup is None:
+        return [heading for heading in _of_lines(lines) if heading is not None]
+    found, tokens = list[Heading](), _parser(of_blocks=True).parse(text)
+    for token, inner in pairwise(tokens):
+        if token.type == "heading_open" and token.level == 0 and token.map is not None:
+            first, end = token.map
+            if made := lines.heading(first, end, int(token.tag[1:]), inner.content, markup):
+                found.append(made)
+    return found
 
 
 def sections(
@@ -218,22 +224,16 @@ def sections(
         yield (*root, *(each.title for each in above)), before + body if begins and not i else body
 
 
-def _of_markdown(text: str, found: _TextLines) -> Iterator[Heading | None]:
-    tokens = _blocks().parse(text)
-    for i, token in enumerate(tokens):
-        if token.type == "heading_open" and token.level == 0 and token.map is not None:
-            level, (first, end) = int(token.tag[1:]), token.map
-            yield found.heading(first, end, level, tokens[i + 1].content, "markdown")
-
-
 @cache
-def _blocks() -> MarkdownIt:
-    """Return a Markdown parser of blocks that may contain headings."""
+def _parser(*, of_blocks: bool) -> MarkdownIt:
+    """Return a Markdown parser of whole texts, or of the blocks that may contain headings."""
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark")
-    parser.core.ruler.enableOnly(["normalize", "block"])
-    return parser.disable("reference")
+    if of_blocks:
+        parser.core.ruler.enableOnly(["normalize", "block"])
+        parser.disable("reference")
+    return parser
 
 
 class _Under(NamedTuple):
@@ -249,12 +249,10 @@ def _underlined(lines: Sequence[str]) -> Iterator[_Under]:
     """Yield the underlined titles of a text, in linear time."""
     place, is_after = 0, True  # whether the preceding line ends a paragraph
     while place < len(lines):
-        line, made = lines[place].rstrip(), None
-        if is_after and line:
-            made = _lined(lines, place, 1) or _lined(lines, place, 0)
-        if made is not None:
+        line = lines[place].rstrip()
+        if is_after and line and (made := _lined(lines, place, 1) or _lined(lines, place, 0)):
             yield made
-            place, is_after = made.end, True
+            place = made.end
             continue
         is_after = not line or line.startswith((".. ", "__ ")) or line == ".."
         is_after = is_after or bool(_FIELD.match(line) or _RULE.fullmatch(line))
@@ -326,7 +324,7 @@ def _title(raw: str, markup: Markup) -> str | None:
     if len(raw) > 4 * _LONGEST:
         return None
     if markup and _MARKS.search(raw):
-        tokens = _inlines().parseInline(_ATTRIBUTES.sub("", raw))
+        tokens = _parser(of_blocks=False).parseInline(_ATTRIBUTES.sub("", raw))
         raw = _UNRESOLVED.sub(r"\1", "".join(_texts(tokens)))
     return _clean(raw)
 
@@ -349,10 +347,3 @@ def _texts(tokens: Sequence[Any]) -> Iterator[str]:
             yield token.content
         elif token.type in ("softbreak", "hardbreak"):
             yield " "
-
-
-@cache
-def _inlines() -> MarkdownIt:
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("commonmark")

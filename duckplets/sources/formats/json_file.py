@@ -27,7 +27,7 @@ _MOST_KEYS = 20  # named in a message
 
 @dataclass(frozen=True, slots=True)
 class JsonSource(Files):
-    """JSON files; whatever is not ``.json`` has one object a line.
+    """JSON files; a file without the suffix ``.json`` has one object a line.
 
     Keys may differ from object to object, and are matched over all the files. A bad line is
     counted and skipped; a broken array is an error.
@@ -36,10 +36,10 @@ class JsonSource(Files):
     path: paths.Paths
     """File (also .gz and .zst), glob, or list of them; ``-`` reads lines from standard input."""
     rows: str | None = field(default=None, kw_only=True)
-    """The path to the list of rows, such as ``data`` for ``{"data": [...]}``; lists on the way are
+    """Path to the list of rows, such as ``data`` for ``{"data": [...]}``; lists on the way are
     read in turn. Default: the file is a list, or has objects one after the other."""
     encoding: str | None = field(default=None, kw_only=True)
-    """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
+    """Encoding of the text, as Python names it, such as ``"latin-1"``. Default: UTF-8."""
 
     kind: ClassVar[str] = "json"
 
@@ -48,7 +48,7 @@ class JsonSource(Files):
         if self.rows is not None and not (isinstance(self.rows, str) and self.rows):
             raise SourceError(f"rows={self.rows!r}: give the path to the rows, such as 'data'")
         if self.in_pieces and self.is_stdin:
-            raise SourceError("standard input cannot be read again, so it cannot go on at a row")
+            raise SourceError("standard input cannot be read again, so leave out in_pieces=")
 
     @property
     def is_stdin(self) -> bool:
@@ -196,7 +196,7 @@ class _Values:
                 self.next()
 
     def _elements(self, signs: str = "[]") -> Iterator[None]:
-        """Stand before each element of a list or object in turn."""
+        """Move to each element of a list or object in turn."""
         self.pass_by(signs[0])
         is_first = True
         while (sign := self.sign()) != signs[1]:
@@ -237,8 +237,8 @@ class _Values:
                 is_cut = error.msg.startswith("Unterminated") or error.pos >= len(self._data) - 16
                 if self._is_over or not is_cut:
                     is_cut = (is_cut and error.pos < len(self._data) - 1) or self.sign() == ""
-                    said = "unexpected end of the file" if is_cut else error.msg.lower()
-                    raise self.broken(said) from None
+                    reason = "unexpected end of the file" if is_cut else error.msg.lower()
+                    raise self.broken(reason) from None
             if len(self._data) - self._at > self._most:
                 raise self._longer()
             self._read_on()
@@ -259,6 +259,6 @@ class _Values:
         return self._limits.exceeded(where, "it is longer", "row")
 
     def _read_on(self) -> None:
-        left = self._data[self._at :]
-        more = self._text.read(max(_CHUNK, len(left)))
-        self._data, self._at, self._is_over = left + more, 0, not more
+        rest = self._data[self._at :]
+        more = self._text.read(max(_CHUNK, len(rest)))
+        self._data, self._at, self._is_over = rest + more, 0, not more

@@ -1,9 +1,9 @@
-"""Find where texts stand in a Parquet file that can be read at random.
+"""Find the places of texts in a Parquet file that can be read at random.
 
 footer, page headers, lengths of values ─→ the first byte of each value
 
-In a PLAIN page without compression every value stands as it is, behind its length in four bytes.
-What a footer or a header says is a hint: whoever reads at a place compares it with the text.
+A PLAIN page without compression contains the bytes of every value after its length in four bytes.
+A footer or a header is only a hint: readers compare the bytes at a place with the text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from duckplets.base.arrays import Integers
 _PLAIN = {"PLAIN", "RLE", "BIT_PACKED"}  # the latter two encode levels
 _BYTES = 16 << 20  # of values that are decoded at a time
 _LONGEST = 63  # bits of a number in a header
-_V1, _V2 = 5, 8  # fields of a page header: what is in a page of values
+_V1, _V2 = 5, 8  # fields of a page header that describe a page of values
 
 
 def column_of(file: pq.ParquetFile, name: str) -> int | None:
@@ -33,7 +33,7 @@ def column_of(file: pq.ParquetFile, name: str) -> int | None:
 
 
 def is_plain(file: pq.ParquetFile, group: int, column: int) -> bool:
-    """Return whether a row group's column is said to have its values as they are."""
+    """Return whether the footer declares a row group's column as plain."""
     of = file.metadata.row_group(group).column(column)
     return of.compression == "UNCOMPRESSED" and _PLAIN.issuperset(of.encodings)
 
@@ -56,7 +56,7 @@ def copied_bytes(file: pq.ParquetFile, names: list[str]) -> int:
 def places_of(file: pq.ParquetFile, group: int, column: int, data: pa.Buffer) -> Integers:
     """Return the first byte of each value of a row group's column: shape (rows,), -1 for null.
 
-    ``data`` is the whole file. Everything is -1 if the pages are not as they are said to be.
+    ``data`` is the whole file. All places are -1 if the pages differ from their headers.
     """
     of = file.metadata.row_group(group).column(column)
     sizes = _sizes(file, group, file.schema.column(column).path)

@@ -9,6 +9,7 @@ import stat
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from pathlib import Path, PurePath, PurePosixPath
@@ -46,14 +47,14 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class TextLinesSource(Files):
-    r"""Text files, each line of which is a record of one text; blank ones are counted.
+    r"""Text files in which each line is a record of one text; blank lines are counted.
 
-    Lines end with ``\n`` or ``\r\n``. For folders of whole texts there is ``TextFileSource``.
+    Lines end with ``\n`` or ``\r\n``. ``TextFileSource`` reads folders of whole texts.
     """
 
     text: str = field(default="line", init=False)
     encoding: str | None = field(default=None, kw_only=True)
-    """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
+    """Encoding of the text, as Python names it, such as ``"latin-1"``. Default: UTF-8."""
 
     kind: ClassVar[str] = "lines"
 
@@ -66,7 +67,7 @@ class TextLinesSource(Files):
             raise SourceError(f"trust={self.trust!r}: lines of text have no columns; give a number")
 
     def look(self, file: Path, reader: Database) -> Look:
-        """Return the one column."""
+        """Return the only column."""
         return Look(["line"])
 
     def blocks(self, file: Path, look: Look, used: list[str], reader: Database) -> Blocks:
@@ -101,47 +102,48 @@ _COLUMNS = _MAPPING.names()
 
 @dataclass(frozen=True, slots=True)
 class TextFileSource:
-    """A folder's text files, those of its subfolders too, in the order of their paths; or one file.
+    """The text files of a folder and its subfolders, in the order of their paths; or one file.
 
-    The anchor is the title that front matter gives (YAML or TOML), else the heading that a text
-    begins with (of Markdown without its markup; comments of code are none),
-    else the file's name without suffix, ``_`` as space. The context is the text without front
-    matter and that heading, newlines kept; the path within the folder the id; its folders the
-    taxonomy; the time of its last change both times of the record. The date is that of the front
-    matter (``date: 2024-02-01``). What ends in .gz or .zst is decompressed. Other files, and titles
-    in front matter that cannot be read, are counted in the report's notes, as are names that begin
-    with a dot or ``~$``; a pattern that begins with a dot reads them.
+    The anchor is the title in the front matter (YAML or TOML). Without one it is the heading at
+    the start of the text, without Markdown's markup. Without both it is the file's name, without
+    suffix and with spaces for ``_``. Comments of code are no headings. The context is the rest of
+    the text. The id is the path within the folder, and its folders are the taxonomy. Both times of
+    the record are the time of the file's last change. The date is in the front matter
+    (``date: 2024-02-01``). Files in .gz or .zst are decompressed. The report counts other files,
+    titles that cannot be read, and names that begin with a dot or ``~$``. A pattern that begins
+    with a dot reads these names.
 
-    With ``by_heading`` each section is a record: its anchor is the path of its heading, such as
-    ``Title > Installing > Linux``, its context the text up to the next heading, its id the file's
-    with ``#`` and that path, its group the file, so that a split keeps files together.
+    With ``by_heading`` each section is a record. Its anchor is the path of its heading, such as
+    ``Title > Installing > Linux``, and its context is the text up to the next heading. Its id is
+    the file's id, ``#`` and this path. Its group is the file, so a split keeps files together.
     """
 
     folder: paths.Paths
     """The folder; or a file, a glob or a list of them."""
     pattern: str | Sequence[str] = field(default="*.txt", kw_only=True)
-    """Which file names are read, at any depth, compressed or not; one pattern or several."""
+    """Pattern, or patterns, of the file names to read, at any depth, compressed or not."""
     date: Literal["path"] | bool | None = field(default=None, kw_only=True)
-    """``"path"``: where front matter has no date, take it from the path: YYYY-MM-DD or MM-DD-YYYY
-    at the beginning of a name, or YYYY/MM-DD. False: no dates. Default: of front matter only."""
+    """``"path"``: without a date in the front matter, take it from the path: YYYY-MM-DD or
+    MM-DD-YYYY at the start of a name, or YYYY/MM-DD. False: no dates. Default: front matter
+    only."""
     trust: float | None = field(default=None, kw_only=True)
     """Trust in the source, from 0 to 1."""
     trust_by_folder: Mapping[str, float] = field(default_factory=dict, kw_only=True)
-    """Trust by folder name, whatever its case; the outermost named folder of a path counts."""
+    """Trust by folder name, in any case; the outermost named folder of a path counts."""
     titles: Titles = field(default="heading", kw_only=True)
-    """What names a file: its title or ``"heading"``, where it has one; or always the ``"name"`` of
-    the file, and then the context is the whole text."""
+    """Anchor of a file. ``heading``: its title or first heading, if it has one. ``name``: the name
+    of the file; then the context is the whole text."""
     by_heading: bool = field(default=False, kw_only=True)
-    """Make a record of each section instead of each file. Headings are those of Markdown (.md),
-    six levels deep; in other text underlined lines and ``# Heading``. A
-    file of more than 2 million characters fails."""
+    """Make a record of each section instead of each file. Headings are Markdown's (.md), six
+    levels deep; in other text they are underlined lines and ``# Heading``. A file of more than 2
+    million characters fails."""
     encoding: str | None = field(default=None, kw_only=True)
-    """Of the text, as Python names it, such as ``"latin-1"``; else UTF-8."""
+    """Encoding of the text, as Python names it, such as ``"latin-1"``. Default: UTF-8."""
     in_pieces: bool = field(default=False, kw_only=True)
     """Whether records are stored in pieces as they come; see ``CsvSource``."""
     on_error: OnError | None = field(default=None, kw_only=True)
-    """What becomes of a file that is no text: ``"raise"``, ``"skip"`` (the default) or
-    ``"quarantine"``, as for sources with columns."""
+    """How to handle a file that is no text: ``"raise"``, ``"skip"`` or ``"quarantine"``, as for
+    sources with columns. Default: ``skip``."""
 
     kind: ClassVar[str] = "text"
 
@@ -172,9 +174,8 @@ class TextFileSource:
 
     def described(self) -> dict[str, Any]:
         """Return the settings that decide anchors and dates, as JSON values."""
-        found: dict[str, Any] = {"titles": self.titles}
-        found |= {"by_heading": True} if self.by_heading else {}
-        return found | ({"date": "path"} if self.date else {})
+        by_heading = {"by_heading": True} if self.by_heading else {}
+        return {"titles": self.titles} | by_heading | ({"date": "path"} if self.date else {})
 
     def settings(self) -> dict[str, Any]:
         """Return how the files are read, with a digest of the files."""
@@ -187,52 +188,49 @@ class TextFileSource:
     def open(self, reader: Database, cursor: Any = None) -> Rows:
         """List the files, then read them in turn."""
         folder, part = self.uri, part_of(reader)
-        given = None if part is None else part.listed
-        found = listed(self.folder, self.pattern) if given is None else given
+        found = part.listed if part else None
+        found = found or listed(self.folder, self.pattern)
         if not found.files and not found.unread:
-            asked = " or ".join(map(repr, patterns(self.pattern)))
-            more = f"; it has {found.told()}: say pattern=" if found.others else ""
-            raise SourceError(f"{folder} has no file that matches {asked}{more}")
+            wanted = " or ".join(map(repr, patterns(self.pattern)))
+            more = f"; it has {found.others_shown()}: say pattern=" if found.others else ""
+            raise SourceError(f"{folder} has no file that matches {wanted}{more}")
         counts = Counter[str]() if part is None else part.counts
-        reading = _FolderReading(self, found.folder, limits_of(reader), counts)
-        files = sorted([*found.files, *found.unread])
+        reading = _FolderReading(self, found, limits_of(reader), counts)
         rows = opened(
             reader,
             replace(_MAPPING, on_error=self.on_error),
-            reading.blocks(files),
+            reading.blocks(),
             str(folder),
             cursor=cursor,
-            total=None if self.by_heading else len(files),
+            total=None if self.by_heading else len(found.files) + len(found.unread),
             marks=self.in_pieces,
-            notes=lambda: reading.notes(found),
+            notes=reading.notes,
         )
         return replace(rows, defaults="dated" if self.date else "documents")
 
 
 class _FolderReading:
-    """How the files of a folder are read, and what was found in them."""
+    """The reading of a folder's files, with counts of their parts."""
 
     def __init__(
-        self, source: TextFileSource, folder: Path, limits: Limits, counts: Counter[str]
+        self, source: TextFileSource, listed: Listed, limits: Limits, counts: Counter[str]
     ) -> None:
-        self._source = source
-        self._folder = folder
+        self._source, self._listed = source, listed
         self._most = min(limits.size("row"), limits.size("field"))
         self._trust = {name.casefold(): value for name, value in source.trust_by_folder.items()}
         # Counts: files by kind of title and by suffix; sections; headings without text.
         self._counts = counts
 
-    def blocks(self, files: list[PurePosixPath]) -> Iterator[RowBlock]:
+    def blocks(self) -> Iterator[RowBlock]:
         """Yield the rows of each file."""
-        for path in files:
-            file = self._folder / path
+        for path in sorted([*self._listed.files, *self._listed.unread]):
+            file = self._listed.folder / path
             body, modified, fault = _read(file, self._most, self._source.encoding)
             day = self._day(inner_name(path), None if fault else body)
             # Bytes of a name that is not UTF-8 are escaped.
             path = PurePosixPath(str(path).encode("utf-8", "backslashreplace").decode())
             folders = list(path.parts[:-1])
             trusted = [self._trust[n.casefold()] for n in folders if n.casefold() in self._trust]
-            bare = inner_name(path)
             others = {
                 "date": None if day is None else day.isoformat(),
                 "file": str(path) if self._source.by_heading else None,
@@ -241,7 +239,7 @@ class _FolderReading:
                 "modified": None if modified is None else modified.isoformat(" "),
             }
             rows: list[Any] = []
-            for title, text, key, wrong in self._records(bare, str(path), body, fault):
+            for title, text, key, wrong in self._records(inner_name(path), str(path), body, fault):
                 row: Any = {"title": title, "body": text, "key": key, **others}
                 if wrong is not None:
                     row = Fault(wrong, key, json.dumps({"path": key}), row)
@@ -249,36 +247,33 @@ class _FolderReading:
             yield RowBlock(rows, str(file), columns=_COLUMNS)
 
     def _day(self, bare: PurePosixPath, body: str | None) -> date | None:
-        """Return the date of a text: that of its front matter, else that of its path."""
-        asked = self._source.date
-        day = None if body is None or asked is False else front_date(body)
+        """Return the date in the front matter of a text, or in its path."""
+        setting = self._source.date
+        day = None if body is None or setting is False else front_date(body)
         where = _DATES[0] if day else _DATES[1]
-        day = day or (path_date(bare) if asked else None)
+        day = day or (path_date(bare) if setting else None)
         self._counts[where if day else _DATES[2]] += body is not None
         return day
 
-    def notes(self, found: Listed) -> list[str]:
-        """Return where anchors came from, and what was not read."""
-        others = f"not read: {found.told()}; pattern= says what is" if found.others else ""
-        tagged = ", ".join(
-            f"{n:,} {what}" for what, n in sorted(self._counts.items()) if what in _TAGGED
-        )
-        wrong = self._counts[_UNREADABLE]
-        titles = f"unreadable title in the front matter of {counted(wrong, 'file')}: quote it"
-        tags = f"read as plain text, with their tags: {tagged}" if tagged else ""
-        notes = (self._of_anchors(), self._of_dates(), wrong and titles, tags, others)
-        return [note for note in notes if note]
-
-    def _of_dates(self) -> str:
-        there = [(where, n) for where in _DATES if (n := self._counts[where])]
-        if not self._source.date and not any(self._counts[where] for where in _DATES[:2]):
-            return ""
-        return "dates: " + ", ".join(f"{counted(n, 'file')} {where}" for where, n in there)
+    def notes(self) -> list[str]:
+        """Return where anchors and dates came from, and which files were not read."""
+        counts, notes = self._counts, []
+        if any(counts[name] for name in _NAMES):
+            notes.append(self._of_anchors())
+        if self._source.date or any(counts[where] for where in _DATES[:2]):
+            dates = (f"{counted(counts[w], 'file')} {w}" for w in _DATES if counts[w])
+            notes.append(f"dates: {', '.join(dates)}")
+        if wrong := counts[_UNREADABLE]:
+            files = counted(wrong, "file")
+            notes.append(f"unreadable title in the front matter of {files}: quote it")
+        if tagged := ", ".join(f"{n:,} {s}" for s, n in sorted(counts.items()) if s in _TAGGED):
+            notes.append(f"read as plain text, with their tags: {tagged}")
+        if self._listed.others:
+            notes.append(f"not read: {self._listed.others_shown()}; pattern= says what is")
+        return notes
 
     def _of_anchors(self) -> str:
-        files = [(what, self._counts[what]) for what in _NAMES if self._counts[what]]
-        if not files:
-            return ""
+        files = [(name, n) for name in _NAMES if (n := self._counts[name])]
         if self._source.by_heading:
             empty = self._counts["empty"]
             none = f"; {counted(empty, 'heading')} without text of their own" if empty else ""
@@ -288,10 +283,10 @@ class _FolderReading:
                 f"anchor: path of headings ('Title{SEPARATOR}Section') of {sections} in {among}; "
                 f"context: the text of the section{none}"
             )
-        (what, number), *more = files
-        said = [f"{what} of {counted(number, 'file')}", *(f"{w} of {n:,}" for w, n in more)]
+        (name, number), *more = files
+        names = [f"{name} of {counted(number, 'file')}", *(f"{w} of {n:,}" for w, n in more)]
         whole = "" if self._source.titles == "name" else " without it"
-        return f"anchor: {', '.join(said)}; context: their text{whole}"
+        return f"anchor: {', '.join(names)}; context: their text{whole}"
 
     def _records(
         self, bare: PurePosixPath, key: str, body: str | None, fault: str | None
@@ -304,8 +299,7 @@ class _FolderReading:
             yield name, body, key, fault
             return
         self._counts[bare.suffix.lower()] += 1
-        named = self._source.titles == "name"
-        markup = markup_of(bare)
+        named, markup = self._source.titles == "name", markup_of(bare)
         title, start = (None, 0) if named else front_matter(body)
         if title == "":
             self._counts[_UNREADABLE] += 1
@@ -344,11 +338,10 @@ class _FolderReading:
 
 
 def _trimmed(text: str) -> str:
-    """Return a text without surrounding blank lines, if something was cut off."""
-    return _BLANK_LINES.sub("", text.rstrip())
+    """Return a text without blank lines around it."""
+    return re.sub(r"\A(?:[ \t]*(?:\r\n|\r|\n))+", "", text.rstrip())
 
 
-_BLANK_LINES = re.compile(r"\A(?:[ \t]*(?:\r\n|\r|\n))+")
 _UNREADABLE = "unreadable title"
 _NAMES = ("title in front matter", "heading", "file name")
 _DATES = ("from front matter", "from the path", "without one")
@@ -362,13 +355,15 @@ def _read(
     try:
         if file.is_dir():
             return None, None, "unreadable folder"
-        changed = _time_of(file.stat().st_mtime)
+        seconds, changed = file.stat().st_mtime, None
+        with suppress(ValueError, OverflowError, OSError):
+            changed = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
         with paths.open_bytes(file) as stream:
             data = stream.read(_START)
             encoding = encoding or paths.marked(data)
             if paths.no_text(data) == paths.LFS:
                 return None, changed, LFS_POINTER
-            if encoding is None and is_binary(data):
+            if encoding is None and _is_binary(data):
                 return None, changed, "binary file"
             data += stream.read(max(most + 1 - len(data), 0))
     except (OSError, SourceError, pa.ArrowException, ValueError, EOFError, zlib.error):
@@ -383,18 +378,8 @@ def _read(
     return text, changed, None if text.strip() else "empty file"
 
 
-def _time_of(seconds: float) -> datetime | None:
-    try:
-        return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError, OSError):
-        return None
-
-
-# -- what a text begins with -----------------------------------------------------------------------
-
-
-def is_binary(start: bytes) -> bool:
-    """Return whether a file is binary, by its beginning."""
+def _is_binary(start: bytes) -> bool:
+    """Return whether a file is binary, by its first bytes."""
     nulls, controls = start.count(0), len(_CONTROL.findall(start))
     if nulls > _FEW_NULLS and 10 * nulls > len(start):
         return True
@@ -423,35 +408,38 @@ class Listed:
     unread: list[PurePosixPath]  # unreadable subfolders
     others: list[PurePosixPath]  # other files, sorted
 
-    def told(self) -> str:
-        """Return the other files by suffix: how many, and the first of each."""
+    def others_shown(self) -> str:
+        """Return the number of other files by suffix, and the first of each."""
         by_suffix: dict[str, list[str]] = {}
         for file in self.others:
             kind = "with a leading dot" if is_hidden(file) else file.suffix.lower()
             kind = "of open documents" if file.name.startswith(_LOCK) else kind
             by_suffix.setdefault(kind, []).append(str(file))
         most = sorted(by_suffix.items(), key=lambda item: (-len(item[1]), item[0]))
-        said = []
+        found = []
         for suffix, names in most[:10]:
             more = ", …" if len(names) > _NAMED else ""
             first = ", ".join(shown(name, 80) for name in names[:_NAMED])
-            said.append(f"{len(names):,} {shown(suffix, 40) or 'without suffix'} ({first}{more})")
+            found.append(f"{len(names):,} {shown(suffix, 40) or 'without suffix'} ({first}{more})")
         rest = sum(len(names) for _, names in most[10:])
-        return ", ".join(said) + (f" and {rest:,} of other suffixes" if rest else "")
+        return ", ".join(found) + (f" and {rest:,} of other suffixes" if rest else "")
 
 
-def patterns(given: str | Sequence[str]) -> tuple[str, ...]:
+def patterns(pattern: str | Sequence[str]) -> tuple[str, ...]:
     """Return one or several file name patterns as a tuple."""
-    found = (given,) if isinstance(given, str) else given
-    each = list(found) if isinstance(found, (list, tuple)) else [None]
-    are_texts = bool(each) and all(isinstance(one, str) and one for one in each)
-    if not are_texts or any(str(one).startswith("/") or "\0" in str(one) for one in each):
-        raise SourceError(f"pattern={given!r}: give a pattern of names such as '*.md', or several")
+    found = (pattern,) if isinstance(pattern, str) else pattern
+    each = found if isinstance(found, (list, tuple)) else ()
+    if not each or not all(
+        isinstance(one, str) and one and one[0] != "/" and "\0" not in one for one in each
+    ):
+        raise SourceError(
+            f"pattern={pattern!r}: give a pattern of names such as '*.md', or several"
+        )
     return tuple(found)
 
 
 def listed(place: paths.Paths, pattern: str | Sequence[str]) -> Listed:
-    """Return what a folder contains, or just the named files."""
+    """Return the contents of a folder, or only the named files."""
     folder = Path(os.path.expanduser(place)) if isinstance(place, str | os.PathLike) else Path()
     if not isinstance(place, str | os.PathLike) or not folder.is_dir():
         named = [file.absolute() for file in paths.local_files(place)]
@@ -467,14 +455,12 @@ def listed(place: paths.Paths, pattern: str | Sequence[str]) -> Listed:
     ]
     found = set[PurePosixPath]()
     for one in patterns(pattern):
-        asked = is_hidden(PurePosixPath(one))
+        reads_hidden = is_hidden(PurePosixPath(one))
         for end in ("", *paths.COMPRESSED):
-            those = (each for each in folder.rglob(f"{one}{end}") if not _is_other(each))
-            names = (_within(each, folder) for each in those)
-            found.update(name for name in names if asked or not is_hidden(name))
-    files = sorted(found)
-    others = sorted({_within(file, folder) for file in there}.difference(files))
-    return Listed(folder, files, unread, others)
+            names = (_within(f, folder) for f in folder.rglob(f"{one}{end}") if not _is_other(f))
+            found.update(name for name in names if reads_hidden or not is_hidden(name))
+    others = sorted({_within(file, folder) for file in there} - found)
+    return Listed(folder, sorted(found), unread, others)
 
 
 def _within(file: Path, folder: Path) -> PurePosixPath:
@@ -482,7 +468,7 @@ def _within(file: Path, folder: Path) -> PurePosixPath:
 
 
 def is_hidden(file: PurePosixPath) -> bool:
-    """Return whether a name, or a folder on its way, begins with a dot; or a program's lock."""
+    """Return whether a name or one of its folders begins with a dot, or is a program's lock."""
     return file.name.startswith(_LOCK) or any(part[0] == "." for part in file.parts)
 
 
@@ -510,14 +496,9 @@ def path_date(path: PurePath) -> date | None:
     """Return the date in the innermost dated part of a path."""
     parts = [p.split("--", 1)[0].replace("_", "-") for p in (*path.parts[:-1], path.stem)]
     for place in reversed(range(len(parts))):
-        part = parts[place]
-        pair = "/".join(parts[max(place - 1, 0) : place + 1])
-        found = (
-            _YEAR_FIRST.fullmatch(part) or _YEAR_LAST.fullmatch(part) or _IN_YEAR.fullmatch(pair)
-        )
-        if found:
-            try:
+        part, pair = parts[place], "/".join(parts[max(place - 1, 0) : place + 1])
+        found = _YEAR_FIRST.fullmatch(part) or _YEAR_LAST.fullmatch(part)
+        if found := found or _IN_YEAR.fullmatch(pair):
+            with suppress(ValueError):  # month 13: another kind of number
                 return date(int(found["year"]), int(found["month"]), int(found["day"]))
-            except ValueError:
-                continue  # month 13: another kind of number
     return None

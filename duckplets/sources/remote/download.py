@@ -1,8 +1,8 @@
 """Reach one repository of a hub by ``huggingface_hub``: its revision, its files, their content.
 
-The client asks, pages, resumes a broken download and takes what its own cache has. What it leaves
-to its callers is tried again here, with doubling waits, or as long as the hub asks. Its errors are
-never passed on: they hold requests, and those hold the token.
+The client sends requests, reads all pages, resumes a broken download and uses its own cache. Other
+failures are tried again here, with doubling waits, or as long as the hub asks. Its errors are never
+passed on: they contain requests, and requests contain the token.
 """
 
 from __future__ import annotations
@@ -12,24 +12,23 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 from duckplets.base.sanitize import shown
 from duckplets.errors import DuckpletsError, PassingError, SourceError
+from duckplets.sources.retry import PASSING_STATUSES
 
 T = TypeVar("T")
 Sleep = Callable[[float], Any]
 
 TRIES = 5
-_FIRST_WAIT, _LONGEST_WAIT, _LONGEST_ASKED = 0.5, 8.0, 300.0  # seconds
+_FIRST_WAIT, _LONGEST_WAIT, _LONGEST_REQUESTED = 0.5, 8.0, 300.0  # seconds
 _COMMIT = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
-_PASSING = (408, 425, 429, 500, 502, 503, 504)
 
-_AGAIN = "running the same command again goes on where it stopped"
+_AGAIN = "running the same command again continues where it stopped"
 _LOGIN = "log in with: hf auth login"
 _TOKEN = f"give another as token= or HF_TOKEN, or {_LOGIN}"
 
@@ -47,12 +46,15 @@ class Hub:
         self.endpoint = (os.environ.get("HF_ENDPOINT") or default).rstrip("/")
         self.repo = repo
         self.stop = threading.Event()
-        self._token = _checked(token)
+        self._token = token.strip() if isinstance(token, str) else token
+        is_text = isinstance(token, str) and re.fullmatch(r"\s*[!-~]+\s*", token)
+        if token is not None and not is_text:
+            raise SourceError("token= is no token: give the text that begins with hf_")
         self._hub = self._client.HfApi(endpoint=self.endpoint, token=self._token)
         self._sleep = sleep or self.stop.wait
 
     def info(self) -> Any:
-        """Return what the hub says of the newest commit, with its ``sha``."""
+        """Return the hub's facts of the newest commit, with its ``sha``."""
         found = self._tried(lambda: self._hub.dataset_info(self.repo))
         if not _COMMIT.fullmatch(str(found.sha)):
             raise self._odd(self.repo, f"sha is {found.sha!r}, no commit")
@@ -69,10 +71,10 @@ class Hub:
 
         return sorted(self._tried(listed), key=lambda file: str(file.path))
 
-    def fetch(self, file: Any, revision: str, here: Path) -> None:
+    def fetch(self, file: Any, here: Path, revision: str) -> None:
         """Download a file, or copy it from the client's cache."""
 
-        def brought() -> str:
+        def downloaded() -> str:
             return self._client.hf_hub_download(  # type: ignore[no-any-return]
                 self.repo,
                 file.path,
@@ -83,20 +85,13 @@ class Hub:
                 local_dir=here.parent / "hub",
             )
 
-        with self._quiet():
-            os.replace(self._tried(brought, file.path), here)
-
-    @contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """Let the client show no progress bars: ingest has its own."""
-        if self._utils.are_progress_bars_disabled():
-            yield
-            return
-        self._utils.disable_progress_bars()
+        are_off = self._utils.are_progress_bars_disabled()
+        self._utils.disable_progress_bars()  # ingest has its own
         try:
-            yield
+            os.replace(self._tried(downloaded, file.path), here)
         finally:
-            self._utils.enable_progress_bars()
+            if not are_off:
+                self._utils.enable_progress_bars()
 
     def _headers(self) -> dict[str, str]:
         return dict(self._utils.build_hf_headers(token=self._token))
@@ -115,14 +110,17 @@ class Hub:
             except DuckpletsError:
                 raise
             except Exception as error:
-                error = _cause(error)
+                inner = error.__cause__  # the client reports it as a file missing from its cache
+                is_wrapped = type(error).__name__ == "LocalEntryNotFoundError"
+                if is_wrapped and isinstance(inner, Exception):
+                    error = inner
                 if refusal := self._refusal(error, what):
                     raise SourceError(refusal) from None
                 if tries == TRIES:
                     failure = self._failure(error, what)
                     raise PassingError(f"{failure} ({TRIES} tries); {_AGAIN}") from None
-                asked = _asked(error)
-            self._sleep(min(asked, _LONGEST_ASKED) or wait)
+                requested = _requested_wait(error)
+            self._sleep(min(requested, _LONGEST_REQUESTED) or wait)
             if self.stop.is_set():
                 raise PassingError(f"{what}: reading it was broken off")
             tries, wait = tries + 1, min(2 * wait, _LONGEST_WAIT)
@@ -139,7 +137,7 @@ class Hub:
         if kind == "DisabledRepoError":
             return f"{repo} is disabled on {hub}: nobody can read it"
         if kind == "RevisionNotFoundError":
-            return f"{repo} has no such revision (any more); begin the ingest anew"
+            return f"{repo} has no such revision (any more); start the ingest again"
         if kind == "RemoteEntryNotFoundError":
             return f"{what} is listed on {hub} and is not there"
         if status == 401 and has_token:
@@ -151,7 +149,7 @@ class Hub:
             way = f"the token has no right to it: {_TOKEN}" if has_token else _LOGIN
             return f"{hub} denies access to {what}; {way}"
         if status:
-            return "" if status in _PASSING else self._failure(error, what)
+            return "" if status in PASSING_STATUSES else self._failure(error, what)
         if isinstance(error, OSError) and error.strerror and not _is_of_network(error):
             return f"{what} cannot be kept here: {error.strerror}"
         if _is_of_network(error) or isinstance(error, OSError):  # a size that does not fit
@@ -161,7 +159,7 @@ class Hub:
     def _odd(self, what: str, why: str) -> SourceError:
         """Return the error for an answer that no hub gives."""
         return SourceError(
-            f"what answers at {self.endpoint} is no hub: its answer about {what} makes no sense: "
+            f"the server at {self.endpoint} is no hub: its answer about {what} makes no sense: "
             f"{shown(why, 200)}"
         )
 
@@ -191,22 +189,8 @@ def imported(name: str) -> Any:
         ) from error
 
 
-def _checked(token: str | None) -> str | None:
-    token = token.strip() if isinstance(token, str) else token
-    if token is None or (isinstance(token, str) and re.fullmatch(r"[!-~]+", token)):
-        return token
-    raise SourceError("token= is no token: give the text that begins with hf_")
-
-
-def _cause(error: Exception) -> Exception:
-    """Return the error that the client reports as a file missing from its cache."""
-    inner = error.__cause__
-    is_wrapped = type(error).__name__ == "LocalEntryNotFoundError" and isinstance(inner, Exception)
-    return inner if is_wrapped else error  # type: ignore[return-value]
-
-
 def _is_of_network(error: Exception) -> bool:
-    """Return whether an error is of a connection, by the client's library or the system."""
+    """Return whether a connection failed, by the client's library or the system."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & {"RequestError", "StreamError", "ConnectionError", "TimeoutError"})
 
@@ -216,12 +200,12 @@ def status_of(error: Any) -> int:
     return int(getattr(getattr(error, "response", None), "status_code", 0))
 
 
-def _asked(error: Any) -> float:
+def _requested_wait(error: Any) -> float:
     """Return the seconds an answer asks to wait, or 0."""
-    given = error.response.headers.get("Retry-After", "").strip() if status_of(error) else ""
-    if re.fullmatch("[0-9]{1,9}", given):
-        return float(given)
+    after = error.response.headers.get("Retry-After", "").strip() if status_of(error) else ""
+    if re.fullmatch("[0-9]{1,9}", after):
+        return float(after)
     try:
-        return max(parsedate_to_datetime(given).timestamp() - time.time(), 0.0)
+        return max(parsedate_to_datetime(after).timestamp() - time.time(), 0.0)
     except (ArithmeticError, OSError, TypeError, ValueError):
         return 0.0

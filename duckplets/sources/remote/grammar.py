@@ -32,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,94}[A-Za-z0-9_])?")
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
 Value = str | float | tuple[str, ...]
-"""Of a key in ``LISTS`` the columns, of ``trust`` and ``weight`` a number, of others a text."""
+"""Columns for a key in ``LISTS``, a number for ``trust`` and ``weight``, a text for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,8 @@ class HubUri:
     """A data set on the Hub, or a part of one."""
 
     org: str  # user or organisation
-    name: str  # name of the data set
-    config: str = "default"  # one of its configurations
+    name: str
+    config: str = "default"
     split: str | None = None  # a split or table; None for all
 
     @property
@@ -126,9 +126,20 @@ def _option(token: str) -> tuple[str, Value]:
     if not value:
         raise SourceError(f"{key}= has no value")
     if key in ("trust", "weight"):
-        return key, _number(key, value)
+        try:
+            number = float(value)
+        except ValueError:
+            raise SourceError(f"{key}={value}: give a number") from None
+        check = check_trust if key == "trust" else check_weight
+        check(int(number) if number.is_integer() else number)  # as it was written
+        return key, number
     if key in LISTS:
-        return key, _columns(key, value)
+        columns = tuple(value.split(","))
+        if not all(columns):
+            raise SourceError(f"{key}={value}: a name is missing beside a comma")
+        if len(set(columns)) < len(columns):
+            raise SourceError(f"{key}={value}: a column is named twice")
+        return key, columns
     if key == "source_id":
         check_name(value)
     elif "," in value and key != "labels":
@@ -141,27 +152,8 @@ def check_name(name: object) -> None:
     checked("source_id", name, Named, SourceError)
 
 
-def _number(key: str, value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        raise SourceError(f"{key}={value}: give a number") from None
-    check = check_trust if key == "trust" else check_weight
-    check(int(number) if number.is_integer() else number)  # as it was written
-    return number
-
-
 def check_weight(weight: object) -> None:
     """Refuse a weight that is not finite and at least 0."""
     is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
     if weight is not None and not (is_number and 0 <= float(str(weight)) < math.inf):
         raise SourceError(f"weight={weight!r}: give a number of at least 0")
-
-
-def _columns(key: str, value: str) -> tuple[str, ...]:
-    columns = tuple(value.split(","))
-    if not all(columns):
-        raise SourceError(f"{key}={value}: a name is missing beside a comma")
-    if len(set(columns)) < len(columns):
-        raise SourceError(f"{key}={value}: a column is named twice")
-    return columns

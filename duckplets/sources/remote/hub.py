@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,26 +37,25 @@ _ROWS = 1_000  # rows of a batch of datasets
 class HubSource(Mapped):
     """A data set on the Hugging Face Hub, or on the hub that ``HF_ENDPOINT`` names.
 
-    Shards are brought to a cache, one ahead of reading. Parquet, Arrow, JSON and CSV are read
-    here; what has other forms goes through the streams of ``datasets``. An ingest that stops
-    half-way goes on at the row it stopped at. Columns that are a ``ClassLabel`` hold the names of
-    the classes.
+    Shards are downloaded one ahead of reading. Parquet, Arrow, JSON and CSV are read here; other
+    formats are streamed by ``datasets``. An interrupted ingest continues at the row where it
+    stopped. ``ClassLabel`` columns contain the names of the classes.
     """
 
     line: str
     """``hf://org/name``, perhaps with ``/config`` and ``/split``, and with keys as in a list:
-    ``hf://org/name/config/split anchor=question positive=answer trust=0.9``. Without a
-    configuration ``default`` is meant, without a split all of them."""
+    ``hf://org/name/config/split anchor=question positive=answer trust=0.9``. Default: the
+    configuration ``default``, and all splits."""
     source_id: str | None = field(default=None, kw_only=True)
-    """The source's name, instead of one made of the URI."""
+    """The source's name. Default: a name made from the URI."""
     weight: float | None = field(default=None, kw_only=True)
-    """Of the source in the mixture that a list declares; kept with the source."""
+    """Weight of the source in the mixture that a list declares; stored with the source."""
     token: str | None = field(default=None, kw_only=True)
-    """For private and gated data sets; else ``HF_TOKEN``, else the hub's own login. It is sent to
-    the hub only, and neither stored nor shown."""
+    """Token for private and gated data sets. Default: ``HF_TOKEN``, or the hub's own login. It is
+    sent to the hub only, and neither stored nor shown."""
 
     in_pieces: bool = field(default=True, kw_only=True)
-    """Whether records are stored in pieces as they come, so that an ingest goes on; see above."""
+    """Whether records are stored in pieces as they come, so that an ingest can continue."""
 
     _uri: grammar.HubUri = field(init=False)
     _sleep: Sleep | None = field(init=False, default=None)  # None for real time
@@ -81,7 +81,7 @@ class HubSource(Mapped):
         return str(self._uri)
 
     def default_name(self) -> str:
-        """Return ``source_id``, else a name made from the URI."""
+        """Return ``source_id``, or a name made from the URI."""
         return self.source_id or self._uri.slug()
 
     def settings(self) -> dict[str, Any]:
@@ -89,24 +89,21 @@ class HubSource(Mapped):
         return {"uri": self.uri, "mapping": self.read_settings()}
 
     def open(self, reader: Database, cursor: Any = None) -> Rows:
-        """Look at what the repository holds, and return the rows from a place on."""
+        """List the repository, and return the rows from a place on."""
         place = cursor_of(cursor, self.uri, _PLACE)
         hub = Hub(self._uri.repo, self.token, self._sleep)
         revision = (place["of"] or {}).get("revision") or hub.info().sha
         files, card = _contents(hub, revision, self.uri)
-
-        def fetch(file: Remote, here: Path) -> None:
-            hub.fetch(file, revision, here)
-
         layout = choose(self._uri, files, card)
-        left, skip = self._left(layout.files, place["at"])
+        remaining, skip = self._remaining(layout.files, place["at"])
         classes = card.labels(layout.config)
+        fetch = partial(hub.fetch, revision=revision)
 
         def blocks() -> Iterator[RowBlock]:
-            with closing(arrivals(left, fetch, hub.stop.set)) as arriving:
+            with closing(arrivals(remaining, fetch, hub.stop.set)) as arriving:
                 done = skip
                 for file, here in arriving:
-                    yield from _shard_blocks(reader, file.path, here, self.uri, self, classes, done)
+                    yield from self._shard(reader, file.path, here, classes, done)
                     done = 0
 
         rows = opened(
@@ -123,7 +120,7 @@ class HubSource(Mapped):
         )
         return Stoppable.of(rows, hub.stop.set)
 
-    def _left(
+    def _remaining(
         self, files: Sequence[Remote], place: dict[str, Any] | None
     ) -> tuple[Sequence[Remote], int]:
         if place is None:
@@ -137,18 +134,35 @@ class HubSource(Mapped):
         return files[there.index(place["file"]) :], place["row"]
 
     def _options(self) -> dict[str, Any]:
-        """Return the options a line may have, as far as given."""
-        usual: dict[str, Any] = {"source_id": None, "weight": None}
-        usual |= {part.name: part.default for part in fields(Mapped)}
-        given = {name: getattr(self, name) for name in usual}
-        return {name: value for name, value in given.items() if value != usual[name]}
+        """Return the options of a line that are set."""
+        defaults: dict[str, Any] = {"source_id": None, "weight": None}
+        defaults |= {part.name: part.default for part in fields(Mapped)}
+        values = {name: getattr(self, name) for name in defaults}
+        return {name: value for name, value in values.items() if value != defaults[name]}
+
+    def _shard(
+        self, reader: Database, file: str, here: Path, classes: Classes, skip: int
+    ) -> Iterator[RowBlock]:
+        """Yield the rows of a shard after the first ``skip``, each block with a cursor."""
+        form, shown, row = form_of(file), f"{self.uri}: {file}", 0
+        with called(here, shown):
+            shard = _ByDatasets(here) if form is None else reader_of(form)(here, text="x")
+            look = shard.look(here, reader)
+            used = used_of(self, look, shown, reader)
+            of_card = {n: c for n, c in classes.items() if n not in look.classes}
+            for block in shard.blocks(here, look, used, reader):
+                row += len(block.rows)
+                if row > skip:
+                    rows = with_classes(block.rows, of_card)
+                    block = block._replace(rows=rows, columns=look.columns)
+                    block = block.part(max(skip - (row - len(rows)), 0))
+                    yield block._replace(file=file, at={"file": file, "row": row})
 
 
 def _contents(hub: Hub, revision: str, uri: str) -> tuple[Sequence[Remote], Card]:
     files, readme = hub.files(revision), ""
     cards = [file for file in files if file.path == "README.md"]
-    fetched = arrivals(cards, lambda file, here: hub.fetch(file, revision, here))
-    with closing(fetched) as arriving:
+    with closing(arrivals(cards, partial(hub.fetch, revision=revision))) as arriving:
         for _, here in arriving:
             with here.open(encoding="utf-8", errors="replace", newline="") as text:
                 readme = text.read(LARGEST)
@@ -162,52 +176,34 @@ def configurations(uri: str) -> dict[str, list[str]]:
     return {config.name: list(config.splits) for config in card.configs}
 
 
-def _shard_blocks(
-    reader: Database, file: str, here: Path, uri: str, mapping: Mapped, classes: Classes, skip: int
-) -> Iterator[RowBlock]:
-    """Yield the rows of a downloaded shard after the first ``skip``, each block with its cursor."""
-    form, shown, row = form_of(file), f"{uri}: {file}", 0
-    with called(here, shown):
-        shard = _ByDatasets(here) if form is None else reader_of(form)(here, text="x")
-        look = shard.look(here, reader)
-        used = used_of(mapping, look, shown, reader)
-        of_card = {n: c for n, c in classes.items() if n not in look.classes}
-        for block in shard.blocks(here, look, used, reader):
-            row += len(block.rows)
-            if row > skip:
-                rows = with_classes(block.rows, of_card)
-                left = block._replace(rows=rows, columns=look.columns)
-                left = left.part(max(skip - (row - len(rows)), 0))
-                yield left._replace(file=file, at={"file": file, "row": row})
-
-
 class _ByDatasets:
     """A shard of another format, streamed by the loader of ``datasets``."""
 
     def __init__(self, here: Path) -> None:
         datasets = imported("datasets")
-        with _told(here):
+        with _loading(here):
             self._found = datasets.load_dataset(
                 str(here.parent), data_files={"train": [here.name]}, split="train", streaming=True
             )
 
     def look(self, here: Path, _: Database) -> Look:
         """Return the columns of the first row."""
-        with _told(here):
+        with _loading(here):
             first = next(iter(self._found.with_format("arrow").iter(batch_size=1)), None)
         return Look([] if first is None else first.schema.names)
 
     def blocks(self, here: Path, look: Look, used: list[str], reader: Database) -> Blocks:
         """Yield the rows."""
-        with _told(here):
+        with _loading(here):
             for table in self._found.with_format("arrow").iter(batch_size=_ROWS):
                 batches = table.combine_chunks().to_batches()
-                classes = classes_of_features(self._found.features)
+                features = self._found.features
+                classes = classes_of_features(features.to_dict() if features else {})
                 yield from blocks_of(batches, str(here), columns=used, classes=classes)
 
 
 @contextmanager
-def _told(here: Path) -> Iterator[None]:
+def _loading(here: Path) -> Iterator[None]:
     """Turn any error of a loader into one sentence."""
     try:
         yield
@@ -215,23 +211,23 @@ def _told(here: Path) -> Iterator[None]:
         raise
     except Exception as error:
         lines = (line.strip() for line in str(error).splitlines() if line.strip())
-        said = ": ".join([type(error).__name__, *islice(lines, 1)])
-        raise SourceError(f"{here} cannot be read by datasets either: {said}") from None
+        reason = ": ".join([type(error).__name__, *islice(lines, 1)])
+        raise SourceError(f"{here} cannot be read by datasets either: {reason}") from None
 
 
 # -- lists ----------------------------------------------------------------------------------------
 
 
-def _parsed(line: str, given: dict[str, Any]) -> tuple[grammar.HubUri, dict[str, Any]]:
+def _parsed(line: str, arguments: dict[str, Any]) -> tuple[grammar.HubUri, dict[str, Any]]:
     if not isinstance(line, str):
         raise SourceError(
             f"{line!r} is no data set on the Hub; give a text such as {grammar.EXAMPLE}"
         )
-    parsed = grammar.parse_line(line, complete=any(key in given for key in grammar.TEXTS))
+    parsed = grammar.parse_line(line, complete=any(key in arguments for key in grammar.TEXTS))
     if parsed is None:
         raise SourceError(f"{line!r} names no data set; write {grammar.EXAMPLE}")
     uri, options = parsed
-    for key in given:
+    for key in arguments:
         if key in options:
             raise SourceError(f"{key}= is given in the line and as an argument: leave out one")
-    return uri, {**options, **given}
+    return uri, {**options, **arguments}

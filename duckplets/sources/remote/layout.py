@@ -6,8 +6,8 @@ Otherwise names do:
     data/train-00000-of-00003.parquet   train/shard-00001.parquet   train.jsonl
     config/train-00000-of-00003.parquet   config/train/shard-00001.parquet
 
-A single-file table is requested by its exact stem. What matches nothing is an error that lists what
-there is; nothing else is ever read instead.
+A single-file table is requested by its exact stem. A name without a match is an error that lists
+the names there are; no other file is read instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from duckplets.base.formats import OF_SUFFIX, READERS, TEXT
 from duckplets.base.sanitize import counted, listed, shown
 from duckplets.errors import SourceError, nearest
 from duckplets.sources.remote.grammar import HubUri
-from duckplets.sources.remote.stores import Remote, matching
+from duckplets.sources.remote.stores import Remote, matching, suffix_of
 
 _NO_DATA = {
     *("dataset_info.json", "dataset_infos.json"),
@@ -35,8 +35,6 @@ _PAPERS = (
 )
 _GENERIC = re.compile(r"(shard|part|data|file|chunk)?[-_.]?\d*")
 _COUNTED = re.compile(r"[-_.]\d+([-_.]of[-_.]\d+)?.*")
-_COMPRESSED = (".gz", ".zst")
-_SUFFIX = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
 
 
 _Parted = tuple[list[Remote], list[Remote]]  # files that are read, and others
@@ -48,24 +46,16 @@ class HubFiles:
 
     config: str  # name of the configuration
     files: Sequence[Remote]  # data files in reading order
-    others: Sequence[Remote] = ()  # those of other formats
+    others: Sequence[Remote] = ()  # files of other formats
 
     def notes(self) -> list[str]:
-        """Return what is not read, if there is anything."""
+        """Return a note on the files that are not read."""
         count, paths = counted(len(self.others), "file"), [file.path for file in self.others]
         return [f"not read, for the format: {count} ({listed(paths, 3)})"] if paths else []
 
 
-def suffix_of(path: str) -> str:
-    """Return the suffix of a file name, such as ``.jsonl.gz``."""
-    parts = path.rsplit("/", 1)[-1].lower().split(".")
-    count = 2 if len(parts) > 2 and f".{parts[-1]}" in _COMPRESSED else 1
-    found = "." + ".".join(parts[-count:]) if len(parts) > count else ""
-    return found if _SUFFIX.fullmatch(found) else ""  # from outside, and part of a local name
-
-
 def form_of(path: str) -> str | None:
-    """Return the format of a file; None if it has no columns or is not read here."""
+    """Return the format of a file; None for text, or a format that ``datasets`` reads."""
     suffix = suffix_of(path)
     inner = suffix.removesuffix(".gz").removesuffix(".zst")
     form = OF_SUFFIX.get(inner)
@@ -155,16 +145,18 @@ def _of_folder(uri: HubUri, files: list[Remote]) -> list[Remote]:
 
 
 def _of_split(uri: HubUri, files: list[Remote], config: str) -> list[Remote]:
-    """Return files whose stem is the split, else those with it in their path."""
+    """Return files whose stem is the split, or whose path contains it."""
     if uri.split is None:
         return files
     named = [file for file in files if stem_of(file.path) == uri.split]
-    # else folders of a path, and parts of a stem between hyphens
-    found = named or [
-        file
-        for file in files
-        if uri.split in (*file.path.split("/")[:-1], *stem_of(file.path).split("-"))
-    ]
+    found = (
+        named
+        or [  # a folder, or a part of a stem between hyphens
+            file
+            for file in files
+            if uri.split in (*file.path.split("/")[:-1], *stem_of(file.path).split("-"))
+        ]
+    )
     if not found:
         raise _unknown_split(uri, sorted({_split_name(file.path, config) for file in files}))
     return found
@@ -222,16 +214,15 @@ _FRONT = re.compile(r"\A\ufeff?\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)"
 class CardConfig:
     """A configuration described by a card."""
 
-    name: str  # name
-    is_default: bool  # whether it is the default
-    # patterns of each split's files; empty if file names decide
-    splits: dict[str, tuple[str, ...]]
-    folder: str  # its folder, ending with ``/``; empty for anywhere
+    name: str
+    is_default: bool
+    splits: dict[str, tuple[str, ...]]  # patterns of files; empty if file names decide
+    folder: str  # ends with ``/``; empty for anywhere
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a card says about files and columns."""
+    """The facts of a card about files and columns."""
 
     configs: tuple[CardConfig, ...] = ()  # its configurations, if it names any
     where: str = ""  # prefix of error messages
@@ -295,10 +286,10 @@ def _config(one: Mapping[str, Any]) -> CardConfig:
     folder = str(one.get("data_dir") or "").strip("/").removeprefix("./")
     folder = f"{folder}/" if folder else ""
     splits: dict[str, tuple[str, ...]] = {}
-    given = one.get("data_files")
-    if isinstance(given, Mapping):
-        given = [{"split": split, "path": path} for split, path in given.items()]
-    for part in _several(given, one):
+    listed_files = one.get("data_files")
+    if isinstance(listed_files, Mapping):
+        listed_files = [{"split": split, "path": path} for split, path in listed_files.items()]
+    for part in _several(listed_files, one):
         split, path = "train", part
         if isinstance(part, Mapping):
             split, path = str(part.get("split", "train")), part.get("path")

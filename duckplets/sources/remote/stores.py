@@ -3,9 +3,9 @@
 s3://bucket/key               boto3, each range asked for with the ETag of the listing
 gs://bucket/key  az://box/key  gcsfs and adlfs, filesystems of fsspec
 
-Objects are downloaded as listed. Google's store is asked for the listed generation; others are
-compared with their listing again after the download, and refused if they changed. Credentials are
-those that each store's own tools use.
+Objects are downloaded as listed. A request to Google's store names the listed generation. Objects
+of other stores are compared with their listing after the download, and refused if they changed.
+Credentials come from the places that each store's own tools use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
@@ -36,18 +36,6 @@ _OF_NETWORKS = {"AzureError", "ClientError", "TransportError"}  # by name
 _GLOB = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|\{[^}]+\}")
 _WILD = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]"}
 _HIDDEN = re.compile(r"/[._]")
-
-
-class ObjectStore(Protocol):
-    """One bucket; ``Store`` is the one for S3."""
-
-    stop: threading.Event
-
-    def listed(self, prefix: str, most: int | None = None) -> list[StoredObject]:
-        """Return objects whose keys begin with a prefix; with ``most``, of that key only."""
-
-    def fetch(self, found: StoredObject, file: Path) -> None:
-        """Download an object as it was listed."""
 
 
 class _Kind(NamedTuple):
@@ -76,38 +64,35 @@ _KINDS = {
 }
 
 
-def store_of(scheme: str, bucket: str) -> ObjectStore:
+def store_of(scheme: str, bucket: str) -> Store | _FsspecStore:
     """Return the store of an address."""
-    if scheme in _KINDS:
-        return _FsspecStore(scheme, bucket)
-    return Store(bucket, SourceError, PassingError)
+    is_s3 = scheme not in _KINDS
+    return Store(bucket, SourceError, PassingError) if is_s3 else _FsspecStore(scheme, bucket)
 
 
 def objects_at(address: str) -> list[StoredObject]:
-    """Return the objects of an address: one, those of a glob, or all of a folder."""
+    """Return the objects that an address, a glob or a folder names."""
     scheme, bucket, key = address_of(address, SourceError)
-    first = _GLOB.search(key)
-    is_one = not first and key != "" and not key.endswith("/")
-    listed = store_of(scheme, bucket).listed(
-        key[: first.start()] if first else key, 1 if is_one else None
-    )
+    store, first = store_of(scheme, bucket), _GLOB.search(key)
     if first:
+        listed = store.listed(key[: first.start()])
         fits = matching(key, [each.path for each in listed])
         found = [each for each, fit in zip(listed, fits, strict=True) if fit]
-        what = "matches no object"
-    elif not is_one:
+        fault = "matches no object"
+    elif key == "" or key.endswith("/"):
+        listed = store.listed(key)
         found = [each for each in listed if not _HIDDEN.search(f"/{each.path[len(key) :]}")]
-        what = "is a folder without objects"
+        fault = "is a folder without objects"
     else:
-        found = [each for each in listed if each.path == key]
-        what = "does not exist; the address of a folder ends with /"
+        found = [each for each in store.listed(key, 1) if each.path == key]
+        fault = "does not exist; the address of a folder ends with /"
     if not found:
-        raise SourceError(f"{shown(address)} {what}")
+        raise SourceError(f"{shown(address)} {fault}")
     return found
 
 
 def matching(glob: str, paths: Sequence[str]) -> list[bool]:
-    """Return the paths a glob matches: ``**`` any folders, ``*`` and ``?`` within a name."""
+    """Return whether a glob matches each path: ``**`` any folders, ``*`` and ``?`` in a name."""
     made, end = "", 0  # for RE2, which takes linear time: globs may come from a card
     for found in _GLOB.finditer(glob):
         made += re.escape(glob[end : found.start()])
@@ -144,20 +129,18 @@ class _FsspecStore:
     def __init__(self, scheme: str, bucket: str) -> None:
         self._scheme, self._bucket, self._kind = scheme, bucket, _KINDS[scheme]
         self.stop = threading.Event()
-        with self._asking(""):
+        with self._translated(""):
             self._files = _filesystem(scheme)
 
     def listed(self, prefix: str, most: int | None = None) -> list[StoredObject]:
-        """Return objects whose keys begin with a prefix; with ``most``, of that key only."""
-        with self._asking(prefix):
+        """Return objects whose keys begin with a prefix; with ``most``, only the exact key."""
+        found: list[Any] = []
+        with self._translated(prefix):
             if most is not None:
-                try:
+                with suppress(FileNotFoundError):
                     found = [self._info(prefix)]
-                except FileNotFoundError:
-                    return []
             else:
-                folder = prefix.rpartition("/")[0]
-                place = f"{self._bucket}/{folder}" if folder else self._bucket
+                place = f"{self._bucket}/{prefix.rpartition('/')[0]}".removesuffix("/")
                 found = list(self._files.find(place, detail=True).values())
         made = (self._object(info) for info in found if info["type"] == "file")
         return sorted((o for o in made if o.path.startswith(prefix)), key=lambda o: o.path)
@@ -165,22 +148,22 @@ class _FsspecStore:
     def fetch(self, found: StoredObject, file: Path) -> None:
         """Download an object as it was listed; ``stop`` ends it."""
         name, pin = f"{self._bucket}/{found.path}", self._kind.pin
-        asked = {} if pin is None else {pin: found.checksum}
+        pinned = {} if pin is None else {pin: found.checksum}
         try:
             with file.open("wb") as out:
                 for start in range(0, found.size, _RANGE):
                     end = min(start + _RANGE, found.size)
-                    with self._asking(found.path):
-                        part = self._files.cat_file(name, start=start, end=end, **asked)
+                    with self._translated(found.path):
+                        part = self._files.cat_file(name, start=start, end=end, **pinned)
                     out.write(part)
                     if self.stop.is_set():
                         raise PassingError(f"{found}: reading it was broken off")
-        except OSError as error:  # a local error; those of a store are translated
+        except OSError as error:  # a local error: errors of the store are translated
             raise SourceError(
                 f"{found}: it cannot be kept here: {error.strerror}; give a folder with room "
                 f"as TMPDIR"
             ) from error
-        with self._asking(found.path):
+        with self._translated(found.path):
             now = self._object(self._info(found.path))
         if now != found:
             raise SourceError(f"{found}: {CHANGED}")
@@ -196,16 +179,16 @@ class _FsspecStore:
         return StoredObject(self._bucket, key, int(info["size"]), tag, self._scheme)
 
     @contextmanager
-    def _asking(self, key: str) -> Iterator[None]:
-        """Translate errors of a filesystem, which may hold requests."""
+    def _translated(self, key: str) -> Iterator[None]:
+        """Translate errors of a filesystem, which may contain requests."""
         try:
             yield
         except DuckpletsError:
             raise
         except Exception as error:
             why, passes = self._refusal(error)
-            told = f"{self._scheme}://{self._bucket}/{shown(key)}: {why}"
-            raise (PassingError if passes else SourceError)(told) from None
+            message = f"{self._scheme}://{self._bucket}/{shown(key)}: {why}"
+            raise (PassingError if passes else SourceError)(message) from None
 
     def _refusal(self, error: Exception) -> tuple[str, bool]:
         """Return why there is no answer, and whether retrying may help."""
@@ -230,15 +213,23 @@ class _FsspecStore:
 
 
 class Remote(Protocol):
-    """A remote file; the suffix of its path says what it contains."""
+    """A remote file."""
 
     @property
     def path(self) -> str:
-        """Path within its repository or bucket."""
+        """Path within its repository or bucket; its suffix tells the format."""
 
 
 F = TypeVar("F", bound=Remote)
-_SUFFIXES = re.compile(r"(\.[a-z0-9]{1,10}){0,2}")
+
+
+def suffix_of(path: str) -> str:
+    """Return the suffix of a file name, such as ``.jsonl.gz``."""
+    parts = path.rsplit("/", 1)[-1].lower().split(".")
+    count = 2 if len(parts) > 2 and parts[-1] in ("gz", "zst") else 1
+    found = "." + ".".join(parts[-count:]) if len(parts) > count else ""
+    known = re.fullmatch(r"(\.[a-z0-9]{1,10}){0,2}", found)
+    return found if known else ""  # from outside, and part of a local name
 
 
 def arrivals(
@@ -246,17 +237,21 @@ def arrivals(
     fetch: Callable[[F, Path], None],
     stop: Callable[[], None] = lambda: None,
 ) -> Generator[tuple[F, Path], None, None]:
-    """Yield downloaded files, each kept until the next is requested."""
-    folder = _folder()
+    """Yield downloaded files, each stored until the next is requested."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="duckplets-"))
+    except OSError as error:
+        raise SourceError(
+            f"no folder can be made for files that are brought here: {error.strerror or error}; "
+            f"give one as TMPDIR"
+        ) from error
 
-    def bring(number: int, file: F) -> Path:
-        suffixes = "".join(PurePosixPath(file.path).suffixes[-2:]).lower()
-        known = _SUFFIXES.fullmatch(suffixes)  # from outside, and part of a local name
-        here = folder / f"{number}{suffixes if known else ''}"
+    def fetched(number: int, file: F) -> Path:
+        here = folder / f"{number}{suffix_of(file.path)}"
         fetch(file, here)
         return here
 
-    calls = (partial(bring, number, file) for number, file in enumerate(files))
+    calls = (partial(fetched, number, file) for number, file in enumerate(files))
     coming = Lookahead(calls, "duckplets-arrivals", stop=stop, patience=_PATIENCE)
     try:
         for file, here in zip(files, coming, strict=True):
@@ -266,13 +261,3 @@ def arrivals(
     finally:
         coming.close()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _folder() -> Path:
-    try:
-        return Path(tempfile.mkdtemp(prefix="duckplets-"))
-    except OSError as error:
-        raise SourceError(
-            f"no folder can be made for files that are brought here: {error.strerror or error}; "
-            f"give one as TMPDIR"
-        ) from error

@@ -1,1 +1,0 @@
-"""Sources that users write themselves, over any kind of storage."""
