@@ -108,8 +108,8 @@ class NoDuplicatesPlanner(_Redrawing):
     _known: tuple[Schedule, tuple[int, int], Plan] | None = None  # the last block
 
     @cached_property
-    def _spares(self) -> dict[tuple[int, ...], Drawn]:
-        """Samples of one batch without a repeated text, by the streams in force."""
+    def _spares(self) -> dict[tuple[tuple[int, ...], int], Drawn]:
+        """Samples of batches without a repeated text, by the streams in force and a number."""
         return {}
 
     def plan_at(self, positions: Integers) -> Plan:
@@ -149,22 +149,30 @@ class NoDuplicatesPlanner(_Redrawing):
             few = {at for at in groups if len(self._one_batch(schedule, step, at)[1]) < size}
         return Sharing(self.groups, tuple(few))
 
-    def _one_batch(self, schedule: Schedule, step: int, group: int) -> tuple[Sequence[int], Drawn]:
-        """Return the streams of a group, and their largest batch without a repeated text."""
+    def _one_batch(
+        self, schedule: Schedule, step: int, group: int, number: int = 0
+    ) -> tuple[Sequence[int], Drawn]:
+        """Return the streams of a group, and a batch without a repeated text; 0 is the largest."""
         among = self._in_force(schedule, step)
         at = tuple(n for n in among if group in (_ANY, self.groups[n]))
-        if at not in self._spares:
-            for pool in self._turns(at, schedule.batch):
-                self._spares[at] = one_batch(pool, schedule.batch)
-                if len(self._spares[at]) >= schedule.batch:
+        if (at, number) not in self._spares:
+            for pool in self._turns(at, schedule.batch, number):
+                found = self._spares[at, number] = one_batch(pool, schedule.batch)
+                if number or len(found) >= schedule.batch:
                     break
-        return at, self._spares[at]
+        return at, self._spares[at, number]
 
-    def _spare(self, schedule: Schedule, step: int, room: int, group: int) -> Drawn:
-        """Return a batch without a repeated text; refuse fewer samples than ``room``."""
-        at, found = self._one_batch(schedule, step, group)
-        if len(found) >= room:
-            return found
+    def _spare(
+        self, schedule: Schedule, step: int, room: int, group: int, number: int = 0
+    ) -> Drawn:
+        """Return a batch without a repeated text; refuse fewer samples than ``room``.
+
+        Each batch of a block has a number, so that a tight run does not repeat one batch.
+        """
+        for turn in dict.fromkeys((number, 0)):
+            at, found = self._one_batch(schedule, step, group, turn)
+            if len(found) >= room:
+                return found
         among = dict.fromkeys(self.streams[number].source for number in at)
         names = listed(shown(repr(name)) for name in among)
         raise RecipeError(
@@ -177,11 +185,11 @@ class NoDuplicatesPlanner(_Redrawing):
         leaves = map(schedule.numbers.__getitem__, schedule.names_at(step))
         return sorted(number for leaf in leaves for number in self._recipes[leaf][0])
 
-    def _turns(self, streams: Sequence[int], count: int) -> Iterator[Drawn]:
-        """Yield the first ``count`` samples of each stream, then more each time."""
-        most = [self._visits(number) for number in streams]
+    def _turns(self, streams: Sequence[int], count: int, number: int) -> Iterator[Drawn]:
+        """Yield ``count`` samples of each stream, after ``number`` times as many; then more."""
+        most, first = [self._visits(number) for number in streams], number * count
         while True:
-            turns = [np.arange(min(count, visits)) for visits in most]
+            turns = [first + np.arange(min(count, visits)) for visits in most]
             place = np.argsort(np.argsort(np.concatenate(turns), kind="stable"))
             ends = np.cumsum([len(turn) for turn in turns])
             each = zip(streams, np.split(place, ends[:-1]), turns, strict=True)
@@ -264,7 +272,7 @@ def _different(labels: Integers, batch: Integers) -> Integers:
 
 
 def arranged(
-    drawn: Drawn, batch_size: int, spare: Callable[[int, int], Drawn], sharing: Sharing
+    drawn: Drawn, batch_size: int, spare: Callable[[int, int, int], Drawn], sharing: Sharing
 ) -> Plan:
     """Return the plan of a block without a repeated text in a batch; the last may be short."""
     plan, displaced = drawn.plan, np.full(len(drawn), -1)
@@ -415,7 +423,7 @@ class _Block:
                     self._put(sample, place)
                     return
 
-    def filled(self, spare: Callable[[int, int], Drawn]) -> tuple[Plan, Integers]:
+    def filled(self, spare: Callable[[int, int, int], Drawn]) -> tuple[Plan, Integers]:
         """Fill every hole with the next sample that fits, least served first."""
         own, keys, groups = self._order.copy(), self._keys, self._groups
         served = np.zeros(len(own), np.int64)  # times after the first
@@ -432,10 +440,10 @@ class _Block:
                 if self._fits(sample, batch):
                     self._put(sample, self._holes[batch][0])
                     served[sample] += 1
-            if batch in self._holes and not self._filled_by(
-                spare(len(places), _ANY if group == _ANY else _ANY - 1 - int(group)), batch
-            ):
-                own[places] = -1
+            if batch in self._holes:
+                others = spare(len(places), _ANY if group == _ANY else _ANY - 1 - int(group), batch)
+                if not self._filled_by(others, batch):
+                    own[places] = -1
         return self._drawn.part(self._order).plan, own
 
     def _filled_by(self, others: Drawn, batch: int) -> bool:

@@ -349,3 +349,18 @@ def test_displaced_samples_are_marked_and_counted_and_a_save_stores_them(repeati
     assert corpus.resume(state=state).settings.no_duplicates == "negatives"
     with pytest.raises(dp.SamplerError, match="no_duplicates='negatives': texts have no negatives"):
         corpus.sampler("texts", no_duplicates="negatives")
+
+
+@pytest.mark.parametrize("kind", [{"negatives": 4}, {"kind": "lists", "negatives": 4}])
+def test_a_batch_of_almost_all_texts_is_not_the_same_each_time(tmp_path, kind):
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        add(corpus, "tight", 128)
+        corpus.split(1, 0, 0)
+        given = {"recipes": [PLAIN], "batch_size": 25, "no_duplicates": True, "steps": 80}
+        sampler = corpus.sampler(**given, **kind)
+        batches = [frozenset(batch["anchor"]) for batch in sampler]
+        displaced = sampler.metrics()["data/tight/displaced"]
+        assert displaced > 0, "the test is of a run too tight to be arranged"
+        assert len({*batches}) > 32
+        assert len(frozenset().union(*batches)) == 128
+        assert_resumes_everywhere(corpus.sampler(**given, **kind), 5)

@@ -54,8 +54,8 @@ def arrange(plan: Plan, size: int) -> Plan:
     def others(start: int, count: int) -> Drawn:
         return drawn(plan_of(10**6 + start + np.arange(count * slots).reshape(count, slots)))
 
-    def spare(count: int, group: int) -> Drawn:
-        return others(10**5, count)
+    def spare(count: int, group: int, batch: int) -> Drawn:
+        return others(10**5 + batch * 100 * size, count)
 
     return arranged(drawn(plan), size, spare, Sharing(np.zeros(3, np.int64)))
 
