@@ -1,4 +1,4 @@
-"""The command `verify`: make a run again from raw sources, and compare its batches."""
+"""The command `verify`: repeat a run from raw sources, and compare its batches."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import typer
 from duckplets.cli import output
 from duckplets.cli.verbs import command
 
-UNVERIFIED = 3
+_UNVERIFIED = 3  # exit code
 
 
 @command(places={"certificate": "FILE"})
 def verify(certificate: Path, sources: list[str] | None = None, json: bool = False) -> None:
-    """Make a run again from raw sources, and compare its batches.
+    """Repeat a run from raw sources, and compare its batches.
 
-    FILE is what `duckplets runs CORPUS RUN --certificate FILE` wrote. The sources are stored in a
-    corpus for the moment, in any format and order of rows. The exit code is 0 for the same batches,
-    1 for others, 3 where something could not be verified.
+    `duckplets runs CORPUS RUN --certificate FILE` writes FILE. The sources may have any format and
+    order of rows; they are stored in a temporary corpus. The exit code is 0 for equal batches, 1
+    for different ones, and 3 if a part could not be verified.
 
     Args:
-        certificate: What `runs --certificate` wrote.
-        sources (--sources NAME=PATH): A source of the certificate; NAME@VERSION=PATH where it was
-            read for several versions of the corpus. May be repeated.
+        certificate: A certificate of `runs --certificate`.
+        sources (--sources NAME=PATH): A source of the certificate. NAME@VERSION=PATH names one of
+            several versions of the corpus. Repeat the option for each source.
 
     Example:
         duckplets verify run.json --sources faq=faq.csv
@@ -35,16 +35,16 @@ def verify(certificate: Path, sources: list[str] | None = None, json: bool = Fal
     found = verified(certificate, _named(Certificate.read(certificate).names, sources or []))
     output.show(found, json=json)
     if not found.same or found.unverified:
-        raise typer.Exit(1 if found.same is False else UNVERIFIED)
+        raise typer.Exit(1 if found.same is False else _UNVERIFIED)
 
 
-def _named(names: list[str], given: list[str]) -> dict[str, str]:
-    """Return paths by names, which may have an equals sign themselves."""
+def _named(names: list[str], options: list[str]) -> dict[str, str]:
+    """Return paths by name; a name may contain an equals sign."""
     found = {}
-    for each in given:
-        name = next((n for n in names if each.startswith((f"{n}=", f"{n}@"))), "")
-        rest, is_pair, path = each[len(name) :].partition("=")
+    for option in options:
+        name = next((n for n in names if option.startswith((f"{n}=", f"{n}@"))), "")
+        rest, is_pair, path = option[len(name) :].partition("=")
         if not is_pair or not path:
-            raise typer.BadParameter(f"--sources {each}: give NAME=PATH")
+            raise typer.BadParameter(f"--sources {option}: give NAME=PATH")
         found[name + rest] = path
     return found

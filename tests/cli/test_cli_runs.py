@@ -127,7 +127,7 @@ def test_tags_and_runs(toy):
     assert len(ok("runs", toy).splitlines()) == 3
     assert len(json.loads(ok("runs", toy, "--json"))) == 2
     forgot = cli("runs", toy, "r", "--to", "2", "--reset").stderr
-    assert forgot == "forgot 1 checkpoint of run r after step 2\n"
+    assert forgot == "deleted 1 checkpoint of run r after step 2\n"
     forgotten = json.loads(ok("runs", toy, "r", "--reset", "--json"))
     assert forgotten == {"run": "r", "after": None, "checkpoints": 1}
     assert len(ok("runs", toy).splitlines()) == 1
