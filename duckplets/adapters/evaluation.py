@@ -119,7 +119,6 @@ class Questions:
 
 
 def _of_labels(collections: Collections) -> Questions:
-    """Return the queries of collections that have a relevant document, and all documents."""
     found = Questions()
     for row in collections.records(collections.documents):
         found.documents[row["record_id"]] = row["text"]
@@ -207,7 +206,6 @@ def _class_of(base: Any) -> Any:
 
 
 def _once(hits: list[dict[str, Any]], one_of: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the found documents, best first, with the best of each family."""
     ranked = sorted(hits, key=lambda hit: (-hit["score"], hit["corpus_id"]))
     best: dict[str, float] = {}
     for hit in ranked:

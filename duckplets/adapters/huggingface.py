@@ -397,7 +397,6 @@ def _refuse_process() -> NoReturn:
 
 
 def _table(batch: Any, columns: dict[str, pa.DataType], label: Label | None) -> pa.Table:
-    """Return the columns of a batch for a trainer."""
     table: pa.Table = batch.table
     if label is not None and "documents" in columns:
         scores = pc.list_flatten(table["scores"])
@@ -425,7 +424,6 @@ def _table(batch: Any, columns: dict[str, pa.DataType], label: Label | None) -> 
 
 
 def _scores(negatives: int) -> list[str]:
-    """Return the columns of scores, the positive's first."""
     return [f"{slot}_score" for slot in slot_names("triplets", negatives)[1:]]
 
 

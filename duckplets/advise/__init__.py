@@ -132,7 +132,6 @@ def advise(
 
 
 def _advice(halving: Halving, run: dict[str, Any], **facts: Any) -> Advice:
-    """Compare the arms and recommend one."""
     from duckplets.advise.advice import Advice, ArmFound
     from duckplets.advise.halving import ARMS, IN_BATCH, INTERRUPTED
 

@@ -156,7 +156,6 @@ class Probe:
         return words[first].astype(np.int64), found
 
     def _means(self, tokens: Tokens) -> Singles:
-        """Return the mean vector of the words of each text."""
         counts = (tokens < WORDS).sum(axis=1)
         order = np.argsort(-counts, kind="stable")
         ordered = tokens[order]

@@ -84,7 +84,6 @@ def demo(keep: Path | None = None) -> None:
 
 
 def _walk(path: Path) -> None:
-    """Do the main job in a new corpus: ingest, split, mine, sample, save, resume."""
     from duckplets.corpus.corpus import Corpus
     from duckplets.corpus.resume import resume
 
@@ -161,7 +160,6 @@ def _ingest(corpus: Corpus) -> None:
 
 
 def _mine(corpus: Corpus) -> None:
-    """Mine hard negatives for the default recipes."""
     from duckplets.search.analyzer_settings import Terms
 
     try:

@@ -33,11 +33,12 @@ def forecast(
 ) -> None:
     """Predict the samples of a run, or the effect of a mixture.
 
-    The forecast uses counts alone: shares, samples, visits of each anchor, warnings. Give the same
-    options as for `sample`, or --resume for a saved run, which is predicted from its step 0. Each
-    row is a recipe of a source between two changes of shares. Tokens are expected values, from mean
-    lengths. With --against it prints the shares before and after, and the first changed step.
-    Weights set during a run are part of both, so `sample --resume --mixture` continues from there.
+    The forecast uses counts alone: shares, samples, visits of each anchor, warnings. Use the same
+    options as in `sample`. A saved run (--resume) is predicted from its step 0. Each row is a
+    recipe of a source between two changes of shares. Tokens are expected values, from mean lengths.
+    To compare with another mixture, --against prints the shares before and after, and the first
+    changed step. Both include weights set during the run, as a resumed `sample` with this mixture
+    does.
 
     Args:
         steps: Predict the first N steps. [default: to the end, or an epoch of the last phase]
@@ -71,7 +72,6 @@ def forecast(
 
 
 def _write(path: Path, arguments: Mapping[str, Any]) -> None:
-    """Write a run file, unless the path exists."""
     from duckplets.corpus.run_file import written
 
     try:
@@ -94,10 +94,8 @@ def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
 
     before, settings = sampler.planner.schedule, sampler.settings
     if mixture.columns != settings.mixture.columns:
-        raise MixtureError(
-            f"--against: the columns {mixture.columns} differ from the run's, "
-            f"{settings.mixture.columns}; give shares of the same columns"
-        )
+        columns = ", ".join(settings.mixture.columns) or "sources"
+        raise MixtureError(f"--against: the run has shares of {columns}; give shares of the same")
     mixture = replace(mixture, values=settings.mixture.values)
     mixture.check(settings.names)
     sampler.open_sources(schedule_of(replace(settings, mixture=mixture), before.events))
@@ -158,7 +156,6 @@ def _show_difference(found: Mapping[str, Any], *, json: bool) -> None:
 
 
 def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines below the shares."""
     step = found["first_step"]
     for row in found["lr_scale"]:
         yield f"lr_scale from step {row['start_step']:,}: {row['before']:g}, {row['after']:g}"

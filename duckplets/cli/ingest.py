@@ -178,7 +178,6 @@ def _collection(inputs: Sequence[str], columns: Mapping[str, Any]) -> Collection
 def _sources(
     inputs: Sequence[str], form: str | None, name: str | None, columns: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the sources that arguments name, by name."""
     from duckplets.records.sources_file import load_sources
     from duckplets.sources.by_path import format_of, source_at
 
@@ -233,7 +232,6 @@ def _set_chunking(corpus: Corpus, fields: Mapping[str, Any]) -> None:
 
 
 def _preview(found: Mapping[str, Any], rows: int, on_error: Any, *, json: bool) -> None:
-    """Print the first records of each source."""
     from duckplets.ingest.preview import preview
     from duckplets.records.sources_file import DescribedSource
 

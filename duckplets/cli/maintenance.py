@@ -61,7 +61,6 @@ def status(
 
 
 def _is_page(path: Path) -> bool:
-    """Return whether ``status --html`` wrote a file."""
     try:
         return b"<footer><p>Made by duckplets " in path.read_bytes()
     except OSError:

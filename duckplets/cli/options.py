@@ -134,7 +134,6 @@ def command_line(*words: str | Path, **options: str | Path | None) -> str:
 
 
 def _recipes(names: Sequence[str]) -> list[Recipe | str] | None:
-    """Return recipe names, and the recipes of files."""
     from duckplets.recipes.files import load_recipes
 
     found: list[Recipe | str] = []

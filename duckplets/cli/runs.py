@@ -177,7 +177,6 @@ def _served(sampler: Sampler, corpus: Path, start: int, stop: int | None) -> Ite
 
 
 def _planned(sampler: Sampler, steps: int) -> Iterator[pa.Table]:
-    """Yield the ids of the next steps, moving the sampler."""
     most = max(1, _PIECE // sampler.settings.global_batch)
     while steps:
         count = min(most, steps)

@@ -100,7 +100,6 @@ def _batches(corpus: Corpus, run: str | None, most: int) -> list[Batch]:
 
 
 def _show_recipes(corpus: Corpus, *, json: bool) -> None:
-    """Print the stored recipes, or the defaults of the sources, as a recipes file."""
     from duckplets.corpus.run_file import recipe_lines
     from duckplets.recipes.files import to_dict
 

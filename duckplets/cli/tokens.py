@@ -114,7 +114,6 @@ def _tell_status(folder: str, *, json: bool) -> None:
 
 
 def _verify(out: str, *, json: bool) -> None:
-    """Compare token shards with their manifest; exit with 1 if a file differs."""
     from duckplets.tokens.verify import verify as verified
 
     report = verified(out)

@@ -159,7 +159,6 @@ def _place(parameter: Parameter, kind: Any, placeholder: str, text: str) -> Para
 def _option(
     parameter: Parameter, kind: Any, placeholder: str, text: str, *, is_own: bool = True
 ) -> Parameter:
-    """Return an option; an option of a verb has no default."""
     name, default, how = parameter.name, parameter.default, dict[str, Any]()
     words = placeholder.split()
     forms = [word for word in words if word.startswith("--")]

@@ -211,7 +211,6 @@ def export(
 def _write_collections(
     found: Collections, path: Path, place: ExportPlace, progress: Progress | bool | None
 ) -> ExportReport:
-    """Write collections for evaluation, in one transaction."""
     with (
         appearing(path, place, overwrite=False) as temporary,
         closing(found.database.cursor()) as own,

@@ -74,7 +74,6 @@ def _write_rows(
     work: Work,
     put: Callable[[Path, Rows], None] = json_lines,
 ) -> ExportTally:
-    """Write the rows of every example and return the counts."""
     request, tally, anchors = _complete(reader, request), ExportTally(), reader.anchors.num_rows
 
     def written() -> Rows:
@@ -104,7 +103,6 @@ def _complete(reader: SubjectReader, request: ExportRequest) -> ExportRequest:
 
 
 def _ways(example: Example) -> list[str]:
-    """Return the origin of each negative."""
     return ["random" if score is None else "mined" for score in example.scores]
 
 
@@ -114,7 +112,6 @@ def _ways(example: Example) -> list[str]:
 def _sentence_transformers(
     reader: SubjectReader, request: ExportRequest, path: Path, work: Work
 ) -> ExportTally:
-    """Write a data set as Parquet or JSON lines, by suffix."""
     if request.shape == "n-tuple":
         most = reader.most_negatives() if request.negatives is None else request.negatives
         request = replace(request, negatives=most, exactly=True)
@@ -123,7 +120,6 @@ def _sentence_transformers(
 
 @lru_cache(maxsize=1)
 def _schema(request: ExportRequest) -> pa.Schema:
-    """Return the columns of a shape."""
     text, scores = pa.string(), pa.list_(pa.float64())
     if request.shape == "labeled-pair":
         last = ("score", pa.float64()) if request.scores else ("label", pa.int64())
@@ -139,7 +135,6 @@ def _schema(request: ExportRequest) -> pa.Schema:
 
 
 def _named(example: Example, request: ExportRequest) -> Rows:
-    """Yield the rows of an example by column."""
     names = _schema(request).names
     shape = "n-tuple" if request.pairs and request.shape == "triplet" else request.shape
     for values in _VALUES[shape](example, request.scores):
@@ -218,7 +213,6 @@ def _messages(example: Example, request: ExportRequest) -> Rows:
 
 
 def _tevatron(reader: SubjectReader, request: ExportRequest, path: Path, work: Work) -> ExportTally:
-    """Write a folder of ids and documents."""
     tally = _write_rows(_document_ids, reader, request, path / _TRAIN, work)
     documents = (
         {"docid": each.id, **_titled(each, reader.collection is not None)}
@@ -250,7 +244,6 @@ def _document_ids(example: Example, request: ExportRequest) -> Rows:
 def _automodel(
     reader: SubjectReader, request: ExportRequest, path: Path, work: Work
 ) -> ExportTally:
-    """Write questions with ids of documents, and a folder of documents."""
     name = reader.sources[0] if reader.collection else "corpus"
 
     def question(example: Example, _: ExportRequest) -> Rows:
@@ -283,7 +276,6 @@ def _automodel(
 
 
 def _lighton(reader: SubjectReader, request: ExportRequest, path: Path, work: Work) -> ExportTally:
-    """Write scores by ids with the ids of positives, queries and documents."""
     with text_file(path / _QUERIES) as queries:
 
         def scored(example: Example, _: ExportRequest) -> Rows:
@@ -305,7 +297,6 @@ def _lighton(reader: SubjectReader, request: ExportRequest, path: Path, work: Wo
 
 
 def _pylate(reader: SubjectReader, request: ExportRequest, path: Path, work: Work) -> ExportTally:
-    """Write a folder of ids with scores, queries and documents."""
     with text_file(path / _QUERIES) as queries:
 
         def scored(example: Example, _: ExportRequest) -> Rows:

@@ -140,7 +140,6 @@ def _send(
 
 
 def _write_steps(sampler: Sampler, steps: int | None, path: Path) -> int:
-    """Write the next batches to a Parquet file; return their rows."""
     tables = (batch.table for batch in islice(sampler, steps))
     first = next(tables, None)
     if first is None:

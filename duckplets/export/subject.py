@@ -118,7 +118,6 @@ def _triplet(database: Database, recipe: TripletRecipe | str, version: int) -> T
 
 
 def _fullest(database: Database, source: str | None, split: str | None, version: int) -> list[str]:
-    """Return the mined recipes, with the most anchors first."""
     anchors: Counter[str] = Counter()
     for mining in Minings(database).found(source=source, split=split):
         anchors[mining.recipe] += mining.anchors

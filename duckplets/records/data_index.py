@@ -172,7 +172,6 @@ class DataIndex:
         return self._copied(weighed(self._present(), len(self), times, integer("seed", seed)))
 
     def _present(self) -> tuple[str, ...]:
-        """Return the data sets with entries."""
         return tuple(name for name, entries in self.counts().items() if entries) or self.names
 
     def _copied(self, copies: Copies) -> DataIndex:
@@ -274,7 +273,6 @@ class DataIndex:
 
 
 def _all_rows(sizes: Mapping[str, int]) -> tuple[tuple[str, ...], Codes, Integers]:
-    """Return every row of every data set."""
     checked = {_name(n): integer(f"rows[{n!r}]", sizes[n], 0, MOST) for n in sizes}
     total = sum(checked.values())
     if total > MOST:
@@ -289,7 +287,6 @@ def _all_rows(sizes: Mapping[str, int]) -> tuple[tuple[str, ...], Codes, Integer
 
 
 def _listed_entries(entries: Any) -> tuple[tuple[str, ...], Codes, Integers]:
-    """Return entries from ``(name, row)`` pairs."""
     places: dict[str, int] = {}
     codes, rows = [], []
     try:
@@ -364,6 +361,5 @@ def _places(selection: Any, entries: int) -> Integers:
 
 
 def _short(value: Any) -> str:
-    """Return the ``repr`` of a value, cut if long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -16,7 +16,6 @@ from duckplets.records.data_index import DataIndex
 
 
 def _set_controls(database: Database, source_id: int, made: IndexControls) -> None:
-    """Replace the stored controls of a source, within a transaction."""
     database.run("records/controls/clear", {"source_id": source_id})
     if made != IndexControls():
         database.run("records/controls/set", asdict(made) | {"source_id": source_id})

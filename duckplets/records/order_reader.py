@@ -90,7 +90,6 @@ def _iterated(order: Order, records: int) -> Take:
 
 
 def _checked(number: int, element: Any, records: int) -> tuple[int, int]:
-    """Return the checked index and key of an element."""
     if hasattr(element, "record_key"):
         index = _integer(number, element.index, element)
         key = element.record_key

@@ -117,7 +117,6 @@ def read(
 
 
 def _split_of(index: DataIndex, split: str | None) -> str | None:
-    """Return the split in which an index numbers its rows."""
     if index.split is not None and split not in (None, index.split):
         raise SamplerError(f"split={split!r}: the index numbers the rows of {index.split!r}")
     return split if index.split is None else index.split
@@ -139,7 +138,6 @@ def _where(
 
 
 def _keys(database: Database, where: dict[str, Any], *, by_source: bool = False) -> Integers:
-    """Return the keys of the records in order."""
     table = database.table("records/read/keys", where | {"by_source": by_source})
     keys: Integers = table["record_key"].to_numpy()
     return keys
@@ -245,8 +243,6 @@ class Records(Iterator[Batch]):
 
 
 class _Fetcher:
-    """Fetch the records of requests on its own connection."""
-
     def __init__(
         self,
         database: Database,
@@ -295,7 +291,6 @@ class _Fetcher:
         return {name: rows[name].combine_chunks() for name in rows.column_names}
 
     def _messages(self, columns: list[str], keys: Integers) -> dict[str, pa.Array]:
-        """Return the messages of records, or null."""
         request = np.arange(len(keys), dtype=np.int64)
         requests = pa.table({"request": request, "record_key": keys})
         parameters: dict[str, Any] = {
@@ -343,7 +338,6 @@ class _Fetcher:
 
 
 def _lists(request: Integers, texts: pa.Array, size: int) -> pa.Array:
-    """Return a list of texts for each request; requests ascend, and may have no text."""
     offsets = np.searchsorted(request, np.arange(size + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), texts)
 

@@ -202,7 +202,6 @@ class _Checks:
         )
 
     def _known(self, table: Any, keys: Sequence[str], kind: str) -> dict[str, Any] | None:
-        """Return the known keys of a table with their values."""
         if not isinstance(table, Mapping):
             self._note(f"give a table of {kind}, not {shown(repr(table))}")
             return None
@@ -234,7 +233,6 @@ class _Checks:
     def _files(
         self, path: str, values: Mapping[str, Any], *, is_hub: bool
     ) -> tuple[tuple[Path | str, ...], str | None]:
-        """Return the files and their format, without wrong ones."""
         form = values.get("format")
         if form is not None and form not in _FORMATS:
             hint = nearest(form, _FORMATS) if isinstance(form, str) else ""
@@ -261,7 +259,6 @@ class _Checks:
     def _text_arguments(
         self, values: dict[str, Any], is_hub: bool, form: str | None
     ) -> dict[str, Any]:
-        """Return the arguments of the source for text files."""
         kind = "hub" if is_hub else form
         if kind is None:  # wrong, and reported
             return values
@@ -358,7 +355,6 @@ def _is_data(file: Path) -> bool:
 
 
 def _format_of(files: Sequence[Path | str]) -> str:
-    """Return the format of files by suffix."""
     found = {paths.inner_suffix(Path(file)) for file in files}
     for suffix in sorted(found.difference(_SUFFIXES)):
         known = ", ".join(_SUFFIXES)

@@ -221,5 +221,4 @@ def _page(data: dict[str, Any], sections: list[Section]) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return an element's hash for the Content-Security-Policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

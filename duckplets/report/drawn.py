@@ -82,7 +82,6 @@ def _cards(
 
 
 def _texts(row: dict[str, Any], slots: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the identity of each slot's text."""
     for slot in slots:
         negative = slot.startswith("negative") or slot == "other"
         name = "negative" if slot == "other" else slot
@@ -118,7 +117,6 @@ def mixture(sampler: Sampler) -> list[Table]:
 
 
 def _visits(rows: Sequence[dict[str, Any]]) -> Table:
-    """Return visits per anchor by source and recipe, over all steps."""
     found: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
         value = [row["value"]] if "value" in row else []
@@ -146,7 +144,6 @@ def _visits(rows: Sequence[dict[str, Any]]) -> Table:
 
 
 def _served(sampler: Sampler) -> Table:
-    """Return the served samples of each source, and the forecast."""
     expected: dict[str, list[int]] = {}
     for row in sampler.forecast(sampler.step).table.to_pylist():
         counts = expected.setdefault(row.get("value", row["source"]), [0, 0])

@@ -59,7 +59,6 @@ def overview(path: Path, status: Status, tables: Mapping[str, Rows]) -> Section:
 
 
 def _shares(sources: Rows, visits: Rows) -> Table:
-    """Return each source's share of records, tokens and samples."""
     samples: dict[str, int] = {}
     for row in visits:
         samples[row["source"]] = samples.get(row["source"], 0) + row["samples"]

@@ -210,7 +210,6 @@ def _end(starts: Sequence[int], samples: Mapping[int, int], steps: int | None) -
 def _stairs(
     starts: Sequence[int], ends: Sequence[int], values: Sequence[float]
 ) -> list[tuple[int, float]]:
-    """Return the corners of a step function."""
     return [(x, y) for a, b, y in zip(starts, ends, values, strict=True) for x in (a, b)]
 
 

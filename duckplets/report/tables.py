@@ -180,7 +180,6 @@ def _length_bars(name: str, rows: list[dict[str, Any]]) -> Plot:
 
 
 def _powers(title: str, rows: list[dict[str, Any]], *, x: str, y: str) -> Plot:
-    """Draw counts between powers of two, including empty intervals."""
     found = {row["at_least"]: row[y] for row in rows if row["at_least"] is not None}
     ends = range(min(found).bit_length() - 1, max(found).bit_length()) if found else range(0)
     values = {_between(1 << power): found.get(1 << power, 0) for power in ends}
@@ -245,7 +244,6 @@ def pools(database: Database, found: Status) -> list[Table]:
 
 
 def _counts(pool: Any) -> str:
-    """Return the statement that counts the anchors of a pool by reason."""
     counts = bound(pool.sql("counts"), pool.parameters).strip()
     where = {name: pool.parameters[name] for name in ("source", "split")}
     text = bound(query("report/pool").replace("found_list", f"(\n{counts}\n)"), where)

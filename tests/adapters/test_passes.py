@@ -220,5 +220,5 @@ def test_rows_go_on_with_the_next_epoch(corpus_path, epochs):
         rows.set_epoch(0)
         assert [row["anchor"] for row in rows] == epochs[0]
         sampler.set_epoch(1)  # at the end of the run
-        with pytest.raises(dp.SamplerError, match="it has no batch left; open it with more steps="):
+        with pytest.raises(dp.SamplerError, match="is at its end, position .*open it with more steps="):
             sampler.to_hf()

@@ -101,7 +101,7 @@ def test_other_caps_and_orders_are_told_apart(toy):
     ordered = mixture("ordered.toml", {"a": 3, "b": 1}, 'order_by = "trust"\n')
     assert ok(*how, ordered) == "samples differ from step 0\n"
     divided = mixture("divided.toml", {"a": 1}, 'column = "source"\n')
-    assert "shares of other columns" in error(*how, divided)
+    assert "give shares of the same" in error(*how, divided)
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_files_hold_what_stdout_would(toy):
         Path(name).write_text("what was there before")
         result = cli(*typed, "--out", name)
         assert (result.exit_code, result.stdout) == (0, "")
-        assert f"{name} was there, and is replaced" in result.stderr
+        assert f"replaced the earlier {name}" in result.stderr
         assert f"wrote 35 samples to {name}" in result.stderr
     assert lines(Path("out.jsonl").read_text(encoding="utf-8")) == expected
     assert pq.read_metadata(name).num_row_groups == 1

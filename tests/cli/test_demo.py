@@ -35,7 +35,7 @@ def test_demo_from_end_to_end(monkeypatch):
     assert "negatives mined" in described
     assert "swap off" in described
     out = done.stdout
-    assert "chosen by bm25" in out
+    assert "drawn by bm25" in out
     assert out.count("\ntriplet ") == 3
     assert out.count("  anchor ") == out.count("  positive ") == out.count("  negative ") == 3
     for line in some(out.split("Next steps:\n")[1].splitlines()[:3], less=1):

@@ -143,7 +143,7 @@ def test_a_collection_by_its_parts():
     for wrong, said in (
         ((*parts, "x.csv"), "x.csv: give documents=, queries= and qrels= without other sources"),
         ((*parts, parts[0]), "documents=d.tsv: documents= is given twice"),
-        ((*parts, "--text", "t"), "text: a collection's columns tell its layout"),
+        ((*parts, "--text", "t"), "text: a collection has fixed columns"),
     ):
         assert said in " ".join(usage("ingest", "c.duckdb", *wrong).replace("│", " ").split())
     for wrong, said in (
