@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "demo": ("demo", "Show the main job on text that Python contains."),
         "ingest": ("ingest", "Store the records of files, with or without quality gates."),
         "split": ("ingest", "Assign every record to train, validation or test."),
-        "quality": ("quality", "Count accepted and rejected rows, or apply other thresholds."),
+        "quality": ("quality", "Count accepted and rejected rows, or change thresholds."),
         "deduplicate": ("quality", "Find records with equal or almost equal texts."),
         "decontaminate": ("quality", "Find records that share text with an evaluation set."),
     },
@@ -47,7 +47,7 @@ _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
         "forecast": ("forecast", "Predict the samples of a run, or the effect of a mixture."),
         "sample": ("sample", "Write samples as JSON lines or Parquet."),
         "runs": ("runs", "List saved runs, print the ids they served, or delete one."),
-        "verify": ("proof", "Repeat a run from raw sources, and compare its batches."),
+        "verify": ("runs", "Repeat a run from raw sources, and compare its batches."),
         "shard": ("tokens", "Write the texts of a corpus as token shards, and verify them."),
     },
     "Keep in order": {
@@ -128,11 +128,6 @@ def _application(called: Sequence[str] | None = None) -> typer.Typer:
         if is_list:
             made.command(name, help=summary)(lambda: None)
         else:
-            made.command(name, cls=Command)(_function(f"{home}.{name}"))
+            function = getattr(import_module(f"duckplets.cli.{home}"), name)
+            made.command(name, cls=Command)(function)
     return made
-
-
-def _function(place: str) -> Callable[..., None]:
-    module, _, name = place.partition(".")
-    function: Callable[..., None] = getattr(import_module(f"duckplets.cli.{module}"), name)
-    return function

@@ -19,7 +19,7 @@ def quality(
     json: bool = False,
     **settings: Any,
 ) -> None:
-    """Count accepted and rejected rows, or apply other thresholds.
+    """Count accepted and rejected rows, or change thresholds.
 
     Rows are counted by source, gate and rule. --against compares the metrics of every source with
     one source or version: quantiles, and the population stability index, with a warning above 0.2.

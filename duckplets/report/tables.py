@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
@@ -145,7 +145,7 @@ def corpus(database: Database, found: Status) -> Section:
             if found["collections"]
             else []
         ),
-        *_by(lengths, "source", _length_bars),
+        *_by_source(lengths),
     ]
     if found["splits"]:
         shared = [{"split": name, **counts} for name, counts in found["shared_anchors"].items()]
@@ -175,10 +175,6 @@ def _of_status(
     return table_of(title, columns, cells, made_by, **how)
 
 
-def _length_bars(name: str, rows: list[dict[str, Any]]) -> Plot:
-    return _powers(f"Section lengths of {name}", rows, x="tokens", y="sections")
-
-
 def _powers(title: str, rows: list[dict[str, Any]], *, x: str, y: str) -> Plot:
     found = {row["at_least"]: row[y] for row in rows if row["at_least"] is not None}
     ends = range(min(found).bit_length() - 1, max(found).bit_length()) if found else range(0)
@@ -192,11 +188,11 @@ def _between(low: int) -> str:
     return f"{low:,}" if low == 1 else f"{low:,}–{2 * low - 1:,}"
 
 
-def _by(table: Table, column: str, drawn: Callable[[str, list[dict[str, Any]]], Plot]) -> list[Any]:
-    """Split a table by a column, drawing the first values."""
+def _by_source(table: Table) -> list[Table]:
+    """Split a table of lengths by source, with a plot each; one table for many sources."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in table.records():
-        groups.setdefault(row[column], []).append(row)
+        groups.setdefault(row["source"], []).append(row)
     if len(groups) > _DRAWN:
         return [table]
     only = query("report/only").replace("found_list", f"(\n{table.made_by}\n)")
@@ -207,7 +203,7 @@ def _by(table: Table, column: str, drawn: Callable[[str, list[dict[str, Any]]], 
             rows=[list(row.values()) for row in rows],
             total=len(rows),
             made_by=bound(only, {"value": name}),
-            plot=drawn(name, rows),
+            plot=_powers(f"Section lengths of {name}", rows, x="tokens", y="sections"),
         )
         for name, rows in groups.items()
     ] or [table]

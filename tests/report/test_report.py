@@ -271,7 +271,7 @@ def test_a_mixture_is_drawn_that_is_no_run_yet_and_what_it_visits_often_is_told(
         corpus.split(1, 0, 0)
         page = corpus.report(mixture=dp.Mixture(even, phases=[dp.Phase(12, even, lr_scale=0.5)]))
     (what,) = attention(page).values()
-    assert "of few is visited up to 50 times as often" in what
+    assert "of few has up to 50 times the visits" in what
     assert {row[0] for row in table(page, "Shares of the sources")["rows"]} == {0, 1}
     assert "phase 1" in Parsed(page.html).text
 
