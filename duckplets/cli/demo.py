@@ -179,16 +179,11 @@ def _documented(module: ModuleType) -> Iterator[dict[str, str]]:
             continue
         if not listed and getattr(value, "__module__", None) != module.__name__:
             continue  # imported from elsewhere
-        doc = inspect.cleandoc(_own_docstring(value))
-        if doc:
+        doc = value.__dict__.get("__doc__") if inspect.isclass(value) else value.__doc__
+        if isinstance(doc, str) and (doc := inspect.cleandoc(doc)):
             name = f"{module.__name__}.{attribute}"
             signature = name + _signature(value)
             yield {"name": name, "module": module.__name__, "signature": signature, "doc": doc}
-
-
-def _own_docstring(value: Any) -> str:
-    doc = value.__dict__.get("__doc__") if inspect.isclass(value) else value.__doc__
-    return doc if isinstance(doc, str) else ""
 
 
 def _signature(value: Any) -> str:

@@ -93,6 +93,7 @@ def opening(
         SamplerError, RecipeError, MixtureError: A file, key or value is wrong.
     """
     from duckplets.corpus import run_file
+    from duckplets.recipes.files import load_recipes
 
     tables = run_file.read_tables(config) if config else run_file.no_tables()
     others = run_file.with_sets(tables, changes or ())
@@ -102,8 +103,11 @@ def opening(
         tables.pop("recipe", None)
     unique = {"true": True, "false": False}.get(no_duplicates or "", no_duplicates)
     of_mixture = mixture_of(mixture or ())
+    chosen: list[Recipe | str] = []
+    for name in recipes or ():
+        chosen += load_recipes(name) if name.lower().endswith(".toml") else [name]
     read = {
-        "recipes": _recipes(recipes or ()),
+        "recipes": chosen or None,
         "mixture": None if of_mixture is None else of_mixture.to_dict(),
         "negatives": negatives,
         "by": _by(by),
@@ -131,16 +135,6 @@ def command_line(*words: str | Path, **options: str | Path | None) -> str:
     """Return a command line to show, with the options that are not None."""
     pairs = [[f"--{name}", str(value)] for name, value in options.items() if value is not None]
     return shlex.join(["duckplets", *map(str, words), *chain.from_iterable(pairs)])
-
-
-def _recipes(names: Sequence[str]) -> list[Recipe | str] | None:
-    from duckplets.recipes.files import load_recipes
-
-    found: list[Recipe | str] = []
-    for name in names:
-        is_file = name.lower().endswith(".toml")
-        found += load_recipes(name) if is_file else [name]
-    return found or None
 
 
 def _by(parts: Sequence[str] | None) -> str | dict[str, float] | None:

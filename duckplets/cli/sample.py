@@ -14,7 +14,7 @@ from duckplets.base.sanitize import counted
 from duckplets.base.stages import stage
 from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say
-from duckplets.cli.options import NOT_HERE, RunOptions, introduce, opening
+from duckplets.cli.options import NOT_HERE, introduce, opening
 from duckplets.cli.verbs import command
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def sample(
     tag: str | None = None,
     save: bool = False,
     out: str | None = None,
-    **settings: Any,
+    **options: Any,
 ) -> None:
     """Write samples as JSON lines or Parquet.
 
@@ -60,7 +60,7 @@ def sample(
         duckplets sample faq.duckdb --config run.toml --set seed=7 --steps 100
         duckplets sample faq.duckdb --batch-size 64 --steps 100 --out hf://me/faq-triplets
     """
-    how = opening(rank=rank, world_size=world_size, columns=columns, **settings)
+    how = opening(rank=rank, world_size=world_size, columns=columns, **options)
     how = how if tag is None else replace(how, tag=tag)
     if how.tag is not None and not (how.resume or save):
         raise typer.BadParameter("--tag names a checkpoint: add --resume or --save")
@@ -69,17 +69,21 @@ def sample(
     output.check(path)
     with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened, save=save)
-        if save and not sampler.settings.rank:
+        run = sampler.settings
+        if save and not run.rank:
             sampler.refuse_save(tag=None if how.resume else how.tag)
         introduce(sampler)
-        bounded = sampler.settings.epochs is not None or sampler.settings.steps is not None
+        bounded = run.epochs is not None or run.steps is not None
         wanted = 1 if steps is None and not bounded else steps
         if repo is None:
             _write(sampler, wanted, path)
         else:
             say(*str(opened.push(repo, sampler, steps=wanted)).split("\n"))
-        if save:
-            _save(sampler, how)
+        if save and run.rank:
+            say(f"rank {run.rank} of {run.world_size}: rank 0 saves the run for all")
+        elif save:
+            file = sampler.save(tag=None if how.resume else how.tag)
+            say(f"saved run {run.run} at step {sampler.step} in {file}")
 
 
 @stage("write samples")
@@ -89,12 +93,3 @@ def _write(sampler: Sampler, steps: int | None, out: Path | None) -> int:
     if out is not None and samples:
         say(f"wrote {counted(samples, 'sample')} to {out}, up to step {sampler.step}")
     return samples
-
-
-def _save(sampler: Sampler, how: RunOptions) -> None:
-    settings = sampler.settings
-    if settings.rank:
-        say(f"rank {settings.rank} of {settings.world_size}: rank 0 saves the run for all")
-        return
-    path = sampler.save(tag=None if how.resume else how.tag)
-    say(f"saved run {settings.run} at step {sampler.step} in {path}")

@@ -68,12 +68,13 @@ def bars(
     """Draw groups of bars side by side, one group per label."""
     height = _Scale(0, max((max(values, default=0) for values in series.values()), default=0))
     group = (WIDTH - _LEFT - _RIGHT) / max(len(labels), 1)
-    wide = 0.86 * group / max(len(series), 1)
+    wide, base = 0.86 * group / max(len(series), 1), HEIGHT - _BOTTOM
     shapes = [
         Shape(
             number % _COLOURS,
             f"{name}, {label}: {words(value)}",
-            _box(_LEFT + i * group + 0.07 * group + number * wide, wide, height.up(value)),
+            f"M{_LEFT + (i + 0.07) * group + number * wide:.1f} {base}V{height.up(value)}"
+            f"h{wide:.1f}V{base}Z",
         )
         for number, (name, values) in enumerate(series.items())
         for i, (label, value) in enumerate(zip(labels, values, strict=True))
@@ -239,10 +240,6 @@ class _Scale:
 
     def _part(self, value: float) -> float:
         return (value - self._low) / (self._high - self._low)
-
-
-def _box(left: float, wide: float, top: float) -> str:
-    return f"M{left:.1f} {HEIGHT - _BOTTOM}V{top}h{wide:.1f}V{HEIGHT - _BOTTOM}Z"
 
 
 def _short(label: str, limit: int) -> str:
