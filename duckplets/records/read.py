@@ -165,7 +165,7 @@ def _checked_columns(columns: Sequence[str] | None) -> list[str]:
         if name not in _COLUMNS:
             raise SamplerError(
                 f"columns: records have no {name!r}{nearest(str(name), _COLUMNS)}; they have "
-                f"{', '.join(_COLUMNS)}"
+                f"{listed(_COLUMNS, 12)}"
             )
     if not names:
         raise SamplerError(f"columns={columns!r}: name at least one of {', '.join(_COLUMNS)}")

@@ -113,7 +113,7 @@ def test_text_json_and_page_say_the_same(advised, monkeypatch):
     told = json.loads(out)
     assert [arm["arm"] for arm in told["arms"]] == [arm.arm for arm in found.arms]
     assert Path("run.toml").read_text() == told["run"] == found.run
-    assert "exists already" in cli("advise", "toy.duckdb", "--write", "run.toml").stderr
+    assert " exists; " in cli("advise", "toy.duckdb", "--write", "run.toml").stderr
     text = str(found)
     assert found.run in text
     assert "Not tried" in text
