@@ -35,8 +35,8 @@ def sample(
 ) -> None:
     """Write samples as JSON lines or Parquet.
 
-    Write one JSON object a line to stdout, or a file. The corpus is only read. --save saves the
-    position after all samples are written. A resumed run keeps its settings.
+    Write one JSON object a line to stdout, or a file. The corpus is only read. The option --save
+    saves the position after all samples are written. A resumed run keeps its settings.
 
     Give every rank the same options except --rank. Rank 0 saves for all. If other ranks resume the
     checkpoint that rank 0 replaces, start rank 0 last, or resume a --tag.

@@ -163,7 +163,7 @@ WRONG_USAGE = [
     ("ingest toy.duckdb s.toml --name x", "has the names, formats and columns"),
     ("shard toy.duckdb shards", "OUT and --tokenizer"),
     ("shard shards --status", "--status is now shard OUT without"),
-    ("prepare toy.duckdb --recipes r.toml --clean", "leave other options out"),
+    ("prepare toy.duckdb --recipes r.toml --clean", "remove the other options"),
     ("show toy.duckdb --samples 0", "--samples"),
 ]
 
