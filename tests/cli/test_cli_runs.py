@@ -86,7 +86,7 @@ def test_files_hold_what_stdout_would(toy):
     assert pq.read_table(name).to_pylist(maps_as_pydicts="strict") == expected
     assert samples(toy, "--epochs", "1", "--steps", f"{10**30}") == samples(toy, "--epochs", "1")
     result = cli("sample", toy, "--steps", "0", "--out", name)
-    assert talk(result.stderr) == f"no samples to write: {name} is left as it is\n"
+    assert talk(result.stderr) == f"no samples to write: {name} is unchanged\n"
     assert files() == {toy, "out.jsonl", "out.parquet"}
 
 

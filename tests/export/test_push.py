@@ -221,7 +221,7 @@ def test_what_may_not_be_written_says_why_and_leaves_the_run_where_it_was(mined,
         mined.push("me/data", steps=2)
     with pytest.raises(SamplerError, match="shape: for mined negatives"):
         mined.push("me/data", sampler, steps=2, shape="triplet")
-    with pytest.raises(EmptyPoolError, match="no samples are left"):
+    with pytest.raises(EmptyPoolError, match="it has no more samples"):
         mined.push("me/none", sampler, steps=0)
 
 

@@ -72,7 +72,7 @@ REFUSED = [
     (lambda i: i.adjust_by_weight(1e30), "the limit is"),
     (lambda i: i.adjust_by_size(3, mode="frist"), r"mode='frist'.*did you mean 'first'"),
     (lambda i: i.adjust_by_weight(2, seed=1.5), "seed=1.5: give an integer"),
-    (lambda i: i.adjust_by_weight(0).adjust_by_size(1), "the index has no rows"),
+    (lambda i: i.adjust_by_weight(0).adjust_by_size(1), "the index is empty"),
     (lambda i: DataIndex({"a": -1}), r"rows\['a'\]=-1"),
     (lambda i: DataIndex({3: 1}), "3 is no name of a data set"),
     (lambda i: DataIndex("abc"), "give the number of rows by name"),
