@@ -241,7 +241,11 @@ def test_too_little_to_tell_is_said(tmp_path):
         [
             (100, {}, "too few anchors: .* advise needs 200"),
             (300, {"g": lambda row: "one"}, "no anchor can be tried: .*one family"),
-            (300, {"q": lambda row: "one question"}, "no anchor can be tried|too few (anchors|texts)"),
+            (
+                300,
+                {"q": lambda row: "one question"},
+                "no anchor can be tried|too few (anchors|texts)",
+            ),
             (300, {"a": lambda row: "one class"}, "no anchor can be tried: .*no negative"),
             (300, {"a": lambda row: f"class {len(row['a']) % 7}"}, "too few texts: . distinct"),
             (300, same, "no anchor can be tried"),

@@ -129,7 +129,9 @@ def test_a_full_disk_leaves_the_file_as_it_was(corpus, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
     try:
-        with pytest.raises(dp.SourceError, match=r"jsonl='.*File too large; the file was not written"):
+        with pytest.raises(
+            dp.SourceError, match=r"jsonl='.*File too large; the file was not written"
+        ):
             take(corpus, source, jsonl=path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

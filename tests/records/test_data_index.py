@@ -78,7 +78,7 @@ REFUSED = [
     (lambda i: DataIndex("abc"), "give the number of rows by name"),
     (lambda i: DataIndex([("a", -1)]), "row of 'a'=-1"),
     (lambda i: DataIndex({"a": MOST, "b": MOST}), "the limit of an index is"),
-    (lambda i: i.__add__([("a", 1)]), "only another dp.index.DataIndex"),
+    (lambda i: i.__add__([("a", 1)]), "dp.index.DataIndex can only add another one"),
     (lambda i: i + DataIndex({"a": 1}, split="test"), "different splits: None, 'test'"),
     (lambda i: i.select(slice(0, 3, 0)), "slice step cannot be zero"),
     (lambda i: i["a":"b"], "slice indices"),
