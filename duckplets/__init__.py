@@ -4,9 +4,9 @@
                       └─split→ splits ──────────────────┴─ recipe ─compile→ pool
     pool ─order→ plan ─fetch→ Batch ─save→ cursors
 
-A sample is a pure function of its position in a run: any batch can be computed again, and a run
-resumes anywhere. Reports, readers of sources, plug-in points, indexes of records and metrics are in
-``duckplets.reports``, ``.sources``, ``.plugins``, ``.index`` and ``.metrics``.
+A sample is a pure function of its position in a run. So any batch can be computed again, and a run
+resumes anywhere. ``duckplets.reports``, ``.sources``, ``.plugins``, ``.index`` and ``.metrics``
+have reports, readers of sources, plug-ins, indexes of records and metrics.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what a type checker goes by; a test compares it with the table below
+if TYPE_CHECKING:  # for type checkers; a test compares it with the table below
     from duckplets import errors as errors
     from duckplets import index as index
     from duckplets import metrics as metrics
@@ -109,10 +109,10 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 
 _MODULES = ("errors", "index", "metrics", "plugins", "reports", "sources")
 
-__all__ = sorted(_HOME_OF)  # a type checker goes by the imports above
+__all__ = sorted(_HOME_OF)  # a type checker uses the imports above
 
 
-if not TYPE_CHECKING:  # a type checker that saw this would let every misspelt name pass
+if not TYPE_CHECKING:  # with it a type checker would accept every misspelt name
 
     def __getattr__(name: str) -> Any:
         """Import a public name when it is first used: DuckDB and Arrow take 0.3 s to load."""

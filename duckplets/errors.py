@@ -1,32 +1,32 @@
 """Every error a user can meet.
 
     DuckpletsError
-    ├── SourceError         a source cannot be read, or its rows contradict what is stored
-    │   └── PassingError    a source cannot be read at the moment, and perhaps later
+    ├── SourceError         a source cannot be read, or its rows contradict the stored ones
+    │   └── PassingError    a source cannot be read now; try again later
     ├── RecipeError         a recipe, a condition or a recipes file is wrong
-    ├── ChunkingError       chunking settings, a tokenizer file
-    ├── SplitError          split ratios, missing splits
-    ├── MixtureError        weights of sources
-    ├── QualityError        settings of quality, a word file, a gate or a detector is wrong
-    ├── SamplerError        an argument of a sampler
-    ├── VectorError         a set of vectors, or what is to go into one
-    ├── ShardError          token shards, their folder, or an argument about them
-    ├── EngineError         an engine, its cluster, or a part that fails on its workers
-    ├── EmptyPoolError      no anchor is left to draw from
-    ├── StateMismatchError  a saved run does not fit what it is opened with
-    ├── MigrationError      a file of another schema, or not ours at all
-    │   └── MissingFileError  a corpus or state file that is not there
-    ├── DamagedFileError    something in a corpus or state file is not as it was written
-    ├── ChangedFileError    a Parquet file that texts were left in is not as it was
+    ├── ChunkingError       chunking settings or a tokenizer file are wrong
+    ├── SplitError          split ratios are wrong, or splits are missing
+    ├── MixtureError        weights of sources are wrong
+    ├── QualityError        quality settings, a word file, a gate or a detector are wrong
+    ├── SamplerError        an argument of a sampler or an export is wrong
+    ├── VectorError         a set of vectors, or a value to store in it, is wrong
+    ├── ShardError          token shards, their folder, or an argument is wrong
+    ├── EngineError         an engine or its cluster is wrong, or a task fails on its workers
+    ├── EmptyPoolError      a recipe finds no anchor
+    ├── StateMismatchError  a saved run does not fit the corpus or the settings
+    ├── MigrationError      a file has another schema, or is not a duckplets file
+    │   └── MissingFileError  a corpus or state file does not exist
+    ├── DamagedFileError    a corpus or state file is damaged
+    ├── ChangedFileError    a Parquet file with texts in place has changed
     ├── CorpusLockedError   another process writes the file
-    ├── ReadOnlyError       a corpus that was opened to read is to be changed
+    ├── ReadOnlyError       a corpus opened with read_only=True cannot be changed
     ├── ExtensionError      a DuckDB extension or an optional package is missing
-    └── QueryError          a statement DuckDB refused
-        └── DeadlineError   a statement that took too long was stopped
+    └── QueryError          DuckDB refused a statement
+        └── DeadlineError   a statement took too long and was stopped
 
-Those about a wrong argument are ``ValueError`` as well, and the one about a file that is not there
-is a ``FileNotFoundError``. A message says what is wrong, which value, and what would be right or
-which command to run.
+Errors about a wrong argument are also ``ValueError``, and ``MissingFileError`` is also a
+``FileNotFoundError``. A message gives the problem, the value, and the correct value or the command
+to run.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ __all__ = [
     "several",
 ]
 
-_SAID = 10  # problems listed before "and N more"
+_LISTED = 10  # problems listed before "and N more"
 
 
 class DuckpletsError(Exception):
     """Base class of every error this package raises on purpose.
 
     Args:
-        message: What the user reads. Control characters in it are escaped and long quoted values
-            cut here, so callers format values with ``{value!r}`` and nothing more.
+        message: The text for the user. Control characters are escaped and long quoted values cut
+            here, so callers only format values with ``{value!r}``.
     """
 
     def __init__(self, message: str) -> None:
@@ -80,14 +80,14 @@ class DuckpletsError(Exception):
 
 
 class SourceError(DuckpletsError, ValueError):
-    """A source cannot be read, or its rows contradict what is stored."""
+    """A source cannot be read, or its rows contradict the stored ones."""
 
 
 class PassingError(SourceError):
-    """A source cannot be read at the moment, and perhaps later.
+    """A source cannot be read now, and may be readable later.
 
-    A source of your own may raise it too: ``Corpus.ingest`` then waits, reopens the source at its
-    last mark and tries again, up to ``retries`` times.
+    Your own source may raise it too. ``Corpus.ingest`` then waits, reopens the source at its last
+    cursor and tries again, up to ``retries`` times.
     """
 
 
@@ -108,7 +108,7 @@ class MixtureError(DuckpletsError, ValueError):
 
 
 class QualityError(DuckpletsError, ValueError):
-    """Settings of quality, a word file, a gate or a detector is wrong."""
+    """Quality settings, a word file, a gate or a detector are wrong."""
 
 
 class SamplerError(DuckpletsError, ValueError):
@@ -128,7 +128,7 @@ class EngineError(DuckpletsError, ValueError):
 
 
 class EmptyPoolError(DuckpletsError):
-    """A recipe finds no anchor it can draw a sample for."""
+    """A recipe finds no anchor for a sample."""
 
 
 class StateMismatchError(DuckpletsError):
@@ -136,19 +136,19 @@ class StateMismatchError(DuckpletsError):
 
 
 class MigrationError(DuckpletsError):
-    """A file has another schema, or is not a file of ours."""
+    """A file has another schema, or is not a duckplets file."""
 
 
 class MissingFileError(MigrationError, FileNotFoundError):
-    """A corpus or state file, or the folder of one, is not there."""
+    """A corpus or state file, or its folder, does not exist."""
 
 
 class DamagedFileError(DuckpletsError):
-    """Something in a corpus or state file is not as it was written."""
+    """A corpus or state file is damaged."""
 
 
 class ChangedFileError(DuckpletsError):
-    """A Parquet file whose texts stay in place has changed, or is gone."""
+    """A Parquet file with texts in place has changed, or does not exist."""
 
 
 class CorpusLockedError(DuckpletsError):
@@ -156,7 +156,7 @@ class CorpusLockedError(DuckpletsError):
 
 
 class ReadOnlyError(DuckpletsError):
-    """A corpus opened with ``read_only=True`` would have to be changed."""
+    """A corpus opened with ``read_only=True`` cannot be changed."""
 
 
 class ExtensionError(DuckpletsError):
@@ -164,7 +164,7 @@ class ExtensionError(DuckpletsError):
 
 
 class QueryError(DuckpletsError):
-    """A statement that DuckDB refused."""
+    """DuckDB refused a statement."""
 
 
 class DeadlineError(QueryError):
@@ -172,13 +172,13 @@ class DeadlineError(QueryError):
 
 
 def several(problems: Sequence[str]) -> str:
-    """Return problems one per line: the first ten, and how many more there are."""
-    more = len(problems) - _SAID
+    """Return problems one per line: the first ten, and the number of others."""
+    more = len(problems) - _LISTED
     rest = [f"… and {more:,} more mistakes"] if more > 0 else []
-    return "\n".join([*problems[:_SAID], *rest])
+    return "\n".join([*problems[:_LISTED], *rest])
 
 
-# Names of the triplets crate, without underscores, and ours.
+# Names of the triplets crate, without underscores, and their names here.
 _OF_THE_CRATE = {
     "wrongarticle": "other_record",
     "wrongpublicationdate": "other_date",
@@ -192,7 +192,7 @@ _OF_THE_CRATE = {
 def nearest(wrong: str, right: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)`` for the closest of ``right``, or nothing."""
     if len(wrong) > 200:
-        return ""  # longer words are no typing error, and comparing is quadratic in length
+        return ""  # a longer word is no typing error, and comparing takes quadratic time
     names = {name.casefold(): name for name in right if name != wrong}
     ours = _OF_THE_CRATE.get(wrong.casefold().replace("_", ""), "")
     if ours in names:

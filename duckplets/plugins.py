@@ -1,4 +1,4 @@
-"""Functions of your own: chunkers, preprocessors, converters, gates, detectors, words."""
+"""Register your own chunkers, preprocessors, converters, gates, detectors and words."""
 
 from __future__ import annotations
 

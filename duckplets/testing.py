@@ -1,4 +1,4 @@
-"""For tests of your own: a toy corpus, and a check that a sampler resumes anywhere."""
+"""Tools for your own tests: a toy corpus, and a check that a sampler resumes anywhere."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def toy_corpus(
     """Create a small corpus, split into train, validation and test.
 
     Args:
-        path: Where the file goes; it must not exist.
-        records: Records a source, each with a title, a body, a date and a topic.
+        path: The path of a new file.
+        records: Number of records in each source. A record has a title, a body, a date and a topic.
         seed: Another seed gives other texts.
         sources: Names of the sources.
     """
@@ -60,13 +60,13 @@ def toy_records(count: int, *, seed: int | str = 0) -> list[dict[str, str]]:
 
 
 def assert_resumes_everywhere(sampler: Sampler, steps: int = 20) -> None:
-    """Check that going back to any of the next steps yields the same batches again.
+    """Check that loading the state of any of the next steps yields the same batches again.
 
-    The sampler is left where it was. For every step the state is loaded, and the rest of the
-    stretch must come out equal in every column; ``batch_at`` must agree as well.
+    For every step it loads the state and compares the remaining batches in every column, and
+    ``batch_at`` too. The sampler ends at its earlier position.
 
     Raises:
-        AssertionError: With the step that differs.
+        AssertionError: A batch differs; the message names its step.
     """
     start = sampler.state_dict()
     states, batches, whole = [], [], []
@@ -91,6 +91,6 @@ def assert_resumes_everywhere(sampler: Sampler, steps: int = 20) -> None:
 def _assert_equal(found: Batch, expected: Batch) -> None:
     if found.position != expected.position or not found.table.equals(expected.table):
         raise AssertionError(
-            f"step {expected.step} came out differently when it was drawn again: "
-            f"{found!r} instead of {expected!r}"
+            f"step {expected.step} differs when it is drawn again: {found!r} instead of "
+            f"{expected!r}"
         )

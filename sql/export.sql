@@ -1,26 +1,26 @@
 -- name: positives
--- The sections that the records of anchors take their positives from, as a table. Their windows
--- are listed in pool_positives (Arrow: record_key of the anchor, chunk_key).
+-- Make a table of the sections with positives of each anchor's record. pool_positives lists their
+-- windows (Arrow: record_key of the anchor, chunk_key).
 CREATE TEMP TABLE exported_positives AS
 SELECT DISTINCT pool_positives.record_key, chunks.section_key
 FROM pool_positives
 JOIN chunks ON chunks.chunk_key = pool_positives.chunk_key
 
 -- name: mined_anchors
--- Room for the anchors of minings.
+-- Make a table for the anchors of minings.
 CREATE TEMP TABLE mined_anchors (
     mining_key INTEGER, anchor_section_key BIGINT, positive_score DOUBLE
 )
 
 -- name: mined_negatives
--- Room for what policies leave of candidates.
+-- Make a table for the candidates that policies retain.
 CREATE TEMP TABLE mined_negatives (
     mining_key INTEGER, anchor_section_key BIGINT, rank INTEGER, negative_section_key BIGINT,
     score DOUBLE
 )
 
 -- name: add_anchors
--- The anchors of a mining, with the scores of their positives.
+-- Add the anchors of a mining, with the scores of their positives.
 -- Parameters: $mining, $files.
 INSERT INTO mined_anchors
 SELECT $mining, anchor_section_key, positive_score
@@ -28,14 +28,15 @@ FROM read_parquet($files)
 WHERE rank <= 1
 
 -- name: add_negatives
--- What a policy leaves (Arrow left_rows: anchor_section_key, rank, negative_section_key, score).
+-- Add the candidates that a policy retains (Arrow retained: anchor_section_key, rank,
+-- negative_section_key, score).
 -- Parameters: $mining.
 INSERT INTO mined_negatives
 SELECT $mining, anchor_section_key, rank, negative_section_key, score
-FROM left_rows
+FROM retained
 
 -- name: mined_between
--- The negatives of some anchors of a mining.
+-- Return the negatives of a range of anchors of a mining.
 -- Parameters: $mining, $low and $high, the least and the greatest section key of an anchor.
 -- Rows: in any order.
 SELECT anchor_section_key, negative_section_key
@@ -43,11 +44,10 @@ FROM mined_negatives
 WHERE mining_key = $mining AND anchor_section_key BETWEEN $low AND $high
 
 -- name: documents
--- The documents of a recipe, as a table: what its negative selector matches (the windows of
--- pool_negatives; Arrow: chunk_key), its positives, and what was mined. An id is that of the
--- record; the position comes behind it where the record has several documents, or where its id
--- looks as if a position stood there already: so no two documents share an id. Ids of a collection
--- stay as they are.
+-- Make a table of the documents of a recipe: the sections of its negative selector (the windows of
+-- pool_negatives; Arrow: chunk_key), its positives, and the mined negatives. An id is the record's
+-- id. The position follows if the record has several documents, or if its id already ends like
+-- one. So document ids are unique. A collection has its own ids.
 -- Parameters: $are_plain (whether it is a collection).
 CREATE TEMP TABLE exported_documents AS
 WITH found AS (
@@ -76,7 +76,7 @@ JOIN stored_sections AS sections ON sections.section_key = found.section_key
 JOIN records ON records.record_key = sections.record_key
 
 -- name: anchors
--- The anchors of minings, in the order in which they are written, and how many negatives each has.
+-- Return the anchors of minings in the order of the file, with the number of their negatives.
 -- Parameters: $minings (keys), $sources (of each).
 -- Rows: by source and section_key.
 SELECT
@@ -95,8 +95,8 @@ LEFT JOIN (
 ORDER BY minings.source, mined_anchors.anchor_section_key, mined_anchors.mining_key
 
 -- name: pool_anchors
--- The anchors of pools, which need no mining (the windows of pool_anchors; Arrow: chunk_key), as if
--- they were of one.
+-- Return the anchors of pools (the windows of pool_anchors; Arrow: chunk_key) in the form of the
+-- anchors of minings.
 -- Rows: by source and section_key.
 SELECT 0::INTEGER AS mining_key, sections.section_key, 0::INTEGER AS candidates
 FROM (
@@ -110,8 +110,8 @@ JOIN sources ON sources.source_id = records.source_id
 ORDER BY sources.name, sections.section_key
 
 -- name: anchors_of
--- The anchors of requests (Arrow: place, mining_key, section_key): text, and what mining found, if
--- they were mined.
+-- Return the anchors of requests (Arrow: place, mining_key, section_key): text, and the score of
+-- mining, if they were mined.
 -- Rows: by place.
 SELECT
     records.record_id,
@@ -127,7 +127,7 @@ LEFT JOIN mined_anchors
 ORDER BY requests.place
 
 -- name: positives_of
--- The positives of requests (Arrow: place, mining_key, section_key).
+-- Return the positives of requests (Arrow: place, mining_key, section_key).
 -- Rows: by place and section_key.
 SELECT requests.place, exported_positives.section_key
 FROM requests
@@ -136,8 +136,8 @@ JOIN exported_positives ON exported_positives.record_key = sections.record_key
 ORDER BY requests.place, exported_positives.section_key
 
 -- name: negatives_of
--- The mined negatives of requests (Arrow: place, mining_key, section_key), the hardest first.
--- Parameters: $negatives (how many an anchor may have; NULL for all).
+-- Return the mined negatives of requests (Arrow: place, mining_key, section_key), hardest first.
+-- Parameters: $negatives (the maximum for an anchor; NULL for all).
 -- Rows: by place and rank.
 SELECT
     requests.place,
@@ -154,7 +154,7 @@ QUALIFY
 ORDER BY requests.place, mined_negatives.rank
 
 -- name: document_keys
--- The documents, in the order in which they are written.
+-- Return the documents in the order of the file.
 -- Rows: by source and section_key.
 SELECT exported_documents.section_key
 FROM exported_documents
@@ -162,7 +162,7 @@ JOIN sources ON sources.source_id = exported_documents.source_id
 ORDER BY sources.name, exported_documents.section_key
 
 -- name: texts
--- The documents of some keys (Arrow: section_key) with their texts.
+-- Return documents by key (Arrow wanted: section_key) with their texts.
 -- Rows: in any order.
 SELECT
     wanted.section_key, exported_documents.id, exported_documents.title, sections.text
@@ -171,7 +171,7 @@ JOIN exported_documents ON exported_documents.section_key = wanted.section_key
 JOIN sections ON sections.section_key = wanted.section_key
 
 -- name: query_counts
--- How many anchors there are, how many different queries, and how many of these have a positive.
+-- Count the anchors, the distinct queries, and the queries with a positive.
 SELECT
     count(DISTINCT anchor_key) AS anchors,
     count(DISTINCT query_key) AS queries,
@@ -179,7 +179,7 @@ SELECT
 FROM exported_judgements
 
 -- name: judged_queries
--- The queries that have a positive, with the ids of the documents that are relevant to them.
+-- Return the queries with a positive, and the ids of their relevant documents.
 -- Rows: by source and section_key; relevant by section_key.
 WITH pairs AS (
     SELECT DISTINCT source_id, query_key, section_key

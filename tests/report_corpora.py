@@ -16,11 +16,11 @@ HOSTILE = [
     "<!-- <script> <img src=x onerror=\"document.title='acted'\">",
     "\"quoted\" 'single' `back` & &amp; {{ 7 * 7 }} {% raw %}",
     "\x1b[2J controls \x00\x07 and \u202eturned round\u202c \u2066isolated \u2028 lines \ufeff",
-    "javascript:document.title='acted' $asked $value found_list -- '); DROP TABLE records; --",
+    "javascript:document.title='acted' $texts $value found_list -- '); DROP TABLE records; --",
 ]
 """Texts and names that try to be something else."""
 
-NAMES = ("plain", "<b>bold<img src=x onerror=document.title=1> 'quoted\" &amp; $asked עברית")
+NAMES = ("plain", "<b>bold<img src=x onerror=document.title=1> 'quoted\" &amp; $texts עברית")
 """Names of the sources."""
 
 HARD = dp.TripletRecipe(

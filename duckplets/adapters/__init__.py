@@ -1,1 +1,1 @@
-"""Adapters for training frameworks, Hugging Face and PyTorch, imported on use."""
+"""Adapters for Hugging Face and PyTorch, imported on use."""

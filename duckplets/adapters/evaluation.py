@@ -1,7 +1,7 @@
 """Rank documents by a model, store the result of every query, and compare two models."""
 
-# Equal texts are one document, and so is a family (``group_key``): only its best keeps its rank.
-# Queries of one family are no independent evidence, so families are drawn as a whole.
+# Equal texts count as one document, and so does a family (``group_key``): its best document keeps
+# its rank. Queries of one family are no independent evidence, so a bootstrap draws whole families.
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _AT = 10
 METRICS = (f"ndcg@{_AT}", f"mrr@{_AT}", f"recall@{_AT}")
-_DRAWS, _AT_ONCE = 4_000, 100  # bootstrap samples, and how many are drawn together
+_DRAWS, _AT_ONCE = 4_000, 100  # bootstrap samples, and the number drawn together
 
 
 def evaluator(
@@ -45,41 +45,41 @@ def evaluator(
 ) -> Any:
     """Return an ``InformationRetrievalEvaluator`` of sentence-transformers over a split.
 
-    Its queries are the anchors of a split, equal texts once; relevant are the positives of all
-    anchors of a query's text. It is what the export ``beir`` writes, held in memory, with equal
-    documents once, and documents of one ``group_key`` counted as one. Of a collection each query
-    and each document counts by itself: relevant are labels of 1 and more, and nDCG has them as
-    gains, as trec_eval does.
+    Queries are the distinct anchor texts of a split. The positives of all anchors of a text are
+    relevant. The export ``beir`` writes the same set. Here equal documents count once, and
+    documents of one ``group_key`` count as one. In a collection each query and each document counts
+    separately. Documents with labels of 1 and more are relevant, and nDCG uses the labels as
+    gains, as in trec_eval.
 
     Args:
-        split: Whose anchors.
-        corpus: The documents: those of ``all`` splits, as in use, or those of the ``split``.
-        recipe: Whose anchors, positives and negatives; by default sections of the role
-            ``anchor`` and those of the role ``context``; of collections all queries and documents.
-        source: Of this source only.
-        results: A file that each evaluation replaces by nDCG, MRR and recall at 10 of every
-            query, for ``duckplets.compare``; of several score functions those of the first.
-        options: Of the evaluator, such as ``name``, ``batch_size`` or ``mrr_at_k``.
+        split: The split of the queries.
+        corpus: The documents: ``all`` splits, as in use, or only the ``split``.
+        recipe: The recipe that defines anchors, positives and negatives. Default: sections with
+            the roles ``anchor`` and ``context``; in collections all queries and documents.
+        source: Use this source only.
+        results: A file for ``duckplets.compare``. Each evaluation replaces it with nDCG, MRR and
+            recall at 10 of every query, by the first score function.
+        options: Arguments of the evaluator, such as ``name``, ``batch_size`` or ``mrr_at_k``.
 
     Raises:
         ExtensionError: ``sentence_transformers`` is not installed.
         EmptyPoolError: No anchor of the split has a positive.
-        QualityError: The folder of ``results`` is missing; later, they cannot be written.
+        QualityError: The folder of ``results`` is missing; later, the file cannot be written.
     """
     if results is not None and not Path(results).parent.is_dir():
-        raise QualityError(f"results={shown(results)!r}: there is no such folder; make it first")
+        raise QualityError(f"results={shown(results)!r}: the folder does not exist; make it first")
     from duckplets.export import Documents
 
     evaluation = imported("sentence_transformers.sentence_transformer.evaluation")
     is_all = checked("corpus", corpus, Documents, SamplerError) == "all"
-    asked = questions(corpus_of.database, split, recipe=recipe, source=source, is_all=is_all)
+    found = questions(corpus_of.database, split, recipe=recipe, source=source, is_all=is_all)
     made = _class_of(evaluation.InformationRetrievalEvaluator)(
-        asked.queries,
-        asked.documents,
-        {query: {*gains} for query, gains in asked.gains.items()},
+        found.queries,
+        found.documents,
+        {query: {*gains} for query, gains in found.gains.items()},
         **{"name": split, **options},
     )
-    made.one_of, made.families, made.gains = asked.one_of, asked.families, asked.gains
+    made.one_of, made.families, made.gains = found.one_of, found.families, found.gains
     made.results = None if results is None else Path(results)
     return made
 
@@ -91,24 +91,24 @@ def questions(
     recipe: TripletRecipe | str | None,
     source: str | None,
     is_all: bool,
-) -> Asked:
+) -> Questions:
     """Return the queries of a split that have an answer, their families, and documents."""
     from duckplets.export.collection import Collections
 
     groups: dict[str, str] = dict(database.run("export/groups"))
-    found = None if recipe else Collections.chosen(database, source, split)
-    if found is not None:
-        asked = _of_labels(found)
+    collections = None if recipe else Collections.chosen(database, source, split)
+    if collections is not None:
+        found = _of_labels(collections)
     else:
-        asked = _of_pools(database, recipe, source, split, groups, is_all=is_all)
-    if not asked.queries:
-        raise EmptyPoolError(f"split {split!r}: no anchor of it has a positive to be found")
-    asked.families = {query: groups.get(_record_of(query), query) for query in asked.queries}
-    return asked
+        found = _of_pools(database, recipe, source, split, groups, is_all=is_all)
+    if not found.queries:
+        raise EmptyPoolError(f"split {split!r}: none of its anchors has a positive")
+    found.families = {query: groups.get(_record_of(query), query) for query in found.queries}
+    return found
 
 
 @dataclass
-class Asked:
+class Questions:
     """Queries and documents by id, and the gains of relevant documents by query."""
 
     queries: dict[str, str] = field(default_factory=dict)
@@ -118,18 +118,17 @@ class Asked:
     families: dict[str, str] = field(default_factory=dict)  # of queries
 
 
-def _of_labels(found: Collections) -> Asked:
-    """Return the queries of collections that have a relevant document, and all documents."""
-    asked = Asked()
-    for row in found.records(found.documents):
-        asked.documents[row["record_id"]] = row["text"]
-    for row in found.labels():
-        if row["label"] >= 1 and row["document"] in asked.documents:
-            asked.gains.setdefault(row["query"], {})[row["document"]] = row["label"]
-    for row in found.records(found.sources, found.split):
-        if row["record_id"] in asked.gains:
-            asked.queries[row["record_id"]] = row["text"]
-    return asked
+def _of_labels(collections: Collections) -> Questions:
+    found = Questions()
+    for row in collections.records(collections.documents):
+        found.documents[row["record_id"]] = row["text"]
+    for row in collections.labels():
+        if row["label"] >= 1 and row["document"] in found.documents:
+            found.gains.setdefault(row["query"], {})[row["document"]] = row["label"]
+    for row in collections.records(collections.sources, collections.split):
+        if row["record_id"] in found.gains:
+            found.queries[row["record_id"]] = row["text"]
+    return found
 
 
 def _of_pools(
@@ -140,8 +139,8 @@ def _of_pools(
     groups: Mapping[str, str],
     *,
     is_all: bool,
-) -> Asked:
-    """Return the anchors of a recipe that have a positive, and its documents, equal texts once."""
+) -> Questions:
+    """Return the anchors of a recipe that have a positive, and its distinct documents."""
     from duckplets.export.examples import SubjectReader
     from duckplets.export.formats import judge, judged_queries
     from duckplets.export.subject import pooled
@@ -149,25 +148,25 @@ def _of_pools(
 
     anchor, context = role("anchor"), role("context")
     recipe = recipe or TripletRecipe("evaluation", anchor, context, context)
-    first: dict[str, str] = {}  # document of each text
-    same: dict[str, str] = {}  # of each document the first one with its text
+    first: dict[str, str] = {}  # the first document of each text
+    same: dict[str, str] = {}  # the first document with the same text, by document
     of_family: dict[str, str] = {}
-    asked = Asked()
+    found = Questions()
     subject = pooled(database, recipe, source=source, split=split, every=is_all)
     with SubjectReader.opened(database, subject) as reader:
         for document in reader.documents():
             name = same[document.id] = first.setdefault(document.text, document.id)
             family = groups.get(_record_of(document.id))
             if family is not None:
-                asked.one_of.setdefault(name, of_family.setdefault(family, name))
+                found.one_of.setdefault(name, of_family.setdefault(family, name))
         judge(reader)
         for row in judged_queries(reader):
             query = reader.query_id(row)
-            asked.queries[query] = row["text"]
+            found.queries[query] = row["text"]
             names = [same[name] for name in row["relevant"]]
-            asked.gains[query] = {asked.one_of.get(name, name): 1.0 for name in names}
-    asked.documents = {document: text for text, document in first.items()}
-    return asked
+            found.gains[query] = {found.one_of.get(name, name): 1.0 for name in names}
+    found.documents = {document: text for text, document in first.items()}
+    return found
 
 
 def _record_of(name: str) -> str:
@@ -175,7 +174,7 @@ def _record_of(name: str) -> str:
 
 
 def _class_of(base: Any) -> Any:
-    """Return the evaluator's class, whose base comes with an extra."""
+    """Return the evaluator's class; an extra installs its base."""
 
     class Evaluator(base):  # type: ignore[misc]
         one_of: Mapping[str, str]
@@ -184,30 +183,29 @@ def _class_of(base: Any) -> Any:
         results: Path | None
         _found: list[Any] | None = None
 
-        def __call__(self, *given: Any, **options: Any) -> Any:
-            """Evaluate a model; see the class it comes from."""
+        def __call__(self, *arguments: Any, **options: Any) -> Any:
+            """Evaluate a model; see the base class."""
             self._found = None
-            metrics = super().__call__(*given, **options)
+            metrics = super().__call__(*arguments, **options)
             if self.results is not None and self._found is not None:
                 _write(self.results, self, self._found)
             return metrics
 
         def compute_metrics(self, queries_result_list: list[Any]) -> Any:
-            """Return the metrics of the documents found, of each family the best."""
+            """Return the metrics of the found documents, with the best of each family."""
             found = [_once(hits, self.one_of) for hits in queries_result_list]
             self._found = self._found or found
             metrics = super().compute_metrics(found)
             for at in self.ndcg_at_k:
-                of = [self.gains[query] for query in self.queries_ids]
-                gained = [_ndcg(*each, at) for each in zip(found, of, strict=True)]
-                metrics["ndcg@k"][at] = float(np.mean(gained))
+                gains = [self.gains[query] for query in self.queries_ids]
+                values = [_ndcg(*each, at) for each in zip(found, gains, strict=True)]
+                metrics["ndcg@k"][at] = float(np.mean(values))
             return metrics
 
     return Evaluator
 
 
 def _once(hits: list[dict[str, Any]], one_of: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the documents found, best first, of each family one."""
     ranked = sorted(hits, key=lambda hit: (-hit["score"], hit["corpus_id"]))
     best: dict[str, float] = {}
     for hit in ranked:
@@ -216,13 +214,14 @@ def _once(hits: list[dict[str, Any]], one_of: Mapping[str, str]) -> list[dict[st
 
 
 def _ndcg(hits: Sequence[Mapping[str, Any]], gains: Mapping[str, float], at: int) -> float:
-    """Return the gain of the documents found, of the most that is possible."""
+    """Return the discounted gain of the found documents as a fraction of the largest possible."""
     found = [gains.get(hit["corpus_id"], 0.0) for hit in hits[:at]]
     best = sorted(gains.values(), reverse=True)[:at]
-    gained, most = (
-        of @ (1 / np.log2(np.arange(len(of)) + 2)) for of in map(np.array, (found, best))
+    gain, most = (
+        values @ (1 / np.log2(np.arange(len(values)) + 2))
+        for values in map(np.array, (found, best))
     )
-    return float(gained / most)
+    return float(gain / most)
 
 
 def _write(path: Path, made: Any, found: Sequence[Sequence[Mapping[str, Any]]]) -> None:
@@ -256,8 +255,8 @@ class Comparison(Reported):
     Attributes:
         queries: Queries of both.
         families: Families of queries.
-        metrics: A row each: ``metric``, the means ``first`` and ``second``, their ``difference``
-            (second less first), and its interval ``low`` to ``high``.
+        metrics: One row for each ``metric``: the means ``first`` and ``second``, their
+            ``difference`` (second minus first), and its interval ``low`` to ``high``.
     """
 
     queries: int
@@ -277,19 +276,19 @@ class Comparison(Reported):
 
 
 def compare(first: str | Path, second: str | Path, *, confidence: float = 0.95) -> Comparison:
-    """Compare two models by what an evaluator kept of them (``evaluator(results=FILE)``).
+    """Compare two models by the results of their evaluators (``evaluator(results=FILE)``).
 
     Intervals are percentiles of 4,000 bootstrap samples of the paired differences, with a fixed
-    seed; families of queries are drawn as a whole (Efron and Tibshirani, An Introduction to the
-    Bootstrap, 1993, chapters 8 and 13).
+    seed. The bootstrap draws whole families of queries (Efron and Tibshirani, An Introduction to
+    the Bootstrap, 1993, chapters 8 and 13).
 
     Args:
         first: Results of one model.
-        second: Results of another one, over the same queries.
+        second: Results of another model over the same queries.
         confidence: Share of the samples within an interval.
 
     Raises:
-        QualityError: A file is missing or holds no results, or the queries differ.
+        QualityError: A file is missing or has no results, or the queries differ.
     """
     if not 0 < confidence < 1:
         raise QualityError(f"confidence={confidence}: give a share between 0 and 1, such as 0.95")
@@ -297,9 +296,9 @@ def compare(first: str | Path, second: str | Path, *, confidence: float = 0.95) 
     if lacking := {*names} ^ {*others}:
         one = shown(repr(min(lacking)))
         raise QualityError(
-            f"{shown(first)} and {shown(second)} are of different queries: {len(lacking):,} stand "
-            f"in one of them only, such as {one}; evaluate both models over the same split, "
-            f"source and version"
+            f"{shown(first)} and {shown(second)} have different queries: {len(lacking):,} are in "
+            f"one file only, such as {one}; evaluate both models over the same split, source and "
+            f"version"
         )
     place = {name: at for at, name in enumerate(others)}
     theirs = theirs[[place[name] for name in names]]
@@ -315,20 +314,21 @@ def compare(first: str | Path, second: str | Path, *, confidence: float = 0.95) 
 
 
 def bootstrapped(differences: Any, families: Sequence[str]) -> Any:
-    """Return means of bootstrap samples (draws, columns) of rows, whose families stay whole."""
-    kinds, of = np.unique(np.array(families), return_inverse=True)
-    totals = np.zeros((len(kinds), differences.shape[1]))
-    np.add.at(totals, of, differences)
-    sizes, draw = np.bincount(of), np.random.default_rng(0)
+    """Return means of bootstrap samples of rows, (draws, columns); each draw has whole families."""
+    names, places = np.unique(np.array(families), return_inverse=True)
+    count = len(names)
+    totals = np.zeros((count, differences.shape[1]))
+    np.add.at(totals, places, differences)
+    sizes, draw = np.bincount(places), np.random.default_rng(0)
     sampled = []
     for _ in range(_DRAWS // _AT_ONCE):
-        often = draw.multinomial(len(kinds), np.full(len(kinds), 1 / len(kinds)), _AT_ONCE)
+        often = draw.multinomial(count, np.full(count, 1 / count), _AT_ONCE)
         sampled.append(often @ totals / (often @ sizes)[:, None])
     return np.concatenate(sampled)
 
 
 def _read(path: Path) -> tuple[list[str], list[str], Any]:
-    """Return the queries of results, their families, and their metrics: (queries, metrics)."""
+    """Return the queries of a results file, their families, and metrics (queries, metrics)."""
     try:
         rows = from_json(path.read_text(encoding="utf-8"))["queries"]
         names, families = [str(row["query"]) for row in rows], [str(row["family"]) for row in rows]
@@ -340,6 +340,6 @@ def _read(path: Path) -> tuple[list[str], list[str], Any]:
     except OSError as error:
         raise QualityError(f"{shown(path)} cannot be read: {error.strerror}") from error
     raise QualityError(
-        f"{shown(path)} holds no results of an evaluator: write them with "
+        f"{shown(path)} has no results of an evaluator: write them with "
         f"corpus.evaluator(split, results={shown(path)!r})"
     )

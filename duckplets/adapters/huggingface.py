@@ -1,6 +1,6 @@
 """Turn a run into Hugging Face datasets, for the trainer of sentence-transformers."""
 
-# That trainer tokenises every column in order, so a dataset has the text columns and a label only.
+# The trainer tokenises every column in order, so a dataset has only text columns and a label.
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from duckplets.runs import passes
 from duckplets.samples.columns import default_columns, slot_names
 from duckplets.tokens.batches import ARRAYS
 
-_NAME = "dataset_name"  # of sentence-transformers
+_NAME = "dataset_name"  # the column of sentence-transformers
 
 Label: TypeAlias = Literal["margin", "scores"]
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from duckplets.runs.sampler import Sampler
 
-_BEGINNINGS: WeakKeyDictionary[Sampler, int] = WeakKeyDictionary()  # positions, of to_hf
+_STARTS: WeakKeyDictionary[Sampler, int] = WeakKeyDictionary()  # positions at to_hf
 
 
 def to_hf(
@@ -44,43 +44,45 @@ def to_hf(
     dataset_name: bool = False,
     label: Label | None = None,
 ) -> Any:
-    """Return the rows from where a sampler stands as a ``datasets.IterableDataset``.
+    """Return the rows from the sampler's position as a ``datasets.IterableDataset``.
 
-    Its features are the text columns in order, and for pairs the label, an integer or, where a
-    source has grades, a float; so a ``SentenceTransformerTrainer`` takes it with ``max_steps``.
-    Of token shards they are the four arrays of a row, as lists of int32, for a ``Trainer``.
-    With the sampler's batch size as ``per_device_train_batch_size`` its batches are the sampler's.
+    The features are the text columns in order. Pairs also have the label: an integer, or a float
+    if a source has grades. A ``SentenceTransformerTrainer`` takes the dataset with ``max_steps``.
+    With token shards, the features are the four arrays of a row, as lists of int32, for a
+    ``Trainer``. Set ``per_device_train_batch_size`` to the sampler's batch size to get the
+    sampler's batches.
 
-    It drives the sampler. A second iteration continues with the next epoch, as for
-    ``duckplets.torch.SamplerDataset``, and ``set_epoch`` is the same; trainers call it. One that
-    counts its epochs anew when it resumes begins where the sampler is. As ``eval_dataset`` it needs
-    ``epochs=1``, and every evaluation has the same rows.
+    The dataset moves the sampler. A second iteration continues with the next epoch, as in
+    ``duckplets.torch.SamplerDataset``. Trainers call ``set_epoch``, which works in the same way. A
+    trainer that counts epochs from 0 when it resumes starts at the sampler's position. An
+    ``eval_dataset`` needs ``epochs=1``; every evaluation then has the same rows.
 
-    The trainer reads ahead, so where training stands is its ``global_step``, not the sampler's: let
-    ``hf_callback`` save the run. To resume without reading anew what was used, begin with the step
-    that was saved and set the trainer's ``ignore_data_skip=True``. Use no workers of a DataLoader;
-    a thread prepares the rows already.
+    The trainer reads ahead, so the position of training is its ``global_step``, not the sampler's.
+    Save the run with ``hf_callback``. To resume without reading used rows again, start with the
+    saved step and set the trainer's ``ignore_data_skip=True``. Do not use DataLoader workers: a
+    thread already prepares the rows.
 
     Args:
-        sampler: Of all ranks in one (``world_size=1``): a trainer deals rows out by itself.
-        start_step: Where to begin, instead of where the sampler stands.
-        dataset_name: Add the source of each row as ``dataset_name``, by which
-            sentence-transformers chooses prompts (``prompts={source: …}``). It reads the first
-            row's for a whole batch, so batches have to be of one source (``batch_by=``). Its
-            arguments need ``accelerator_config={"dispatch_batches": False}``, for accelerate deals
-            out no text. For a loss of each source set ``trainer.loss = {source: loss}`` once the
-            trainer is made: its constructor wants a ``DatasetDict`` for that.
+        sampler: A sampler of all ranks (``world_size=1``): a trainer distributes rows itself.
+        start_step: The step to start with. Default: the sampler's.
+        dataset_name: Add the source of each row as ``dataset_name``. sentence-transformers chooses
+            prompts by it (``prompts={source: …}``). It reads the name of a batch's first row, so
+            a batch must have one source (``batch_by=``). The trainer's arguments need
+            ``accelerator_config={"dispatch_batches": False}``, because accelerate cannot
+            distribute text. For one loss a source, set ``trainer.loss = {source: loss}`` after you
+            make the trainer: its constructor requires a ``DatasetDict`` for this.
         label: Add ``label`` from the scores of mined triplets, for distillation. ``"margin"``: the
-            positive's minus the negative's, a list if there are several. ``"scores"``: a list, the
-            positive's first. The sampler's ``columns=`` must have ``positive_score`` and that of
-            each negative. Of lists ``"scores"`` takes the place of ``labels``.
+            positive's score minus the negative's; a list if there are several. ``"scores"``: a
+            list, with the positive's first. ``columns=`` of the sampler must have
+            ``positive_score`` and the score of each negative. For lists ``"scores"`` replaces
+            ``labels``.
 
     Raises:
         ExtensionError: ``datasets`` is not installed.
-        SamplerError: There is no such step, or no batch left; the sampler is that of one rank of
-            several; its ``columns=`` leave out all texts or the scores of a label, or have one
-            that is no text; or its batches are of several sources. From an iteration: a negative
-            has no score.
+        SamplerError: The step does not exist, or no batch remains. The sampler is for one rank of
+            several. Its ``columns=`` exclude all texts or the scores of a label, or include a
+            column that is no text. A batch has several sources. While iterating: a negative has
+            no score.
     """
     datasets = imported("datasets")
     columns = _columns(sampler, label)
@@ -96,8 +98,8 @@ def to_hf(
     rows = _Rows(sampler, columns, label)
     made = datasets.IterableDataset.from_generator(rows, features=features)
     made.set_epoch, made._is_endless = rows.set_epoch, sampler.reader.end is None
-    _BEGINNINGS[sampler] = sampler.position
-    if dataset_name:  # the trainer refuses the column in data sets that it has not made itself
+    _STARTS[sampler] = sampler.position
+    if dataset_name:  # the trainer refuses the column in data sets that others made
         made._sentence_transformers_preprocessed = True
     return made
 
@@ -106,35 +108,32 @@ def _refuse_mixed(sampler: Sampler) -> None:
     settings = sampler.settings
     drawn = {stream.source for stream in sampler.planner.streams}
     if "source" not in settings.columns:
-        raise SamplerError("dataset_name=True is the column source, which columns= leaves out")
+        raise SamplerError("dataset_name=True needs the column source: add it to columns=")
     if not settings.batch_by and len(drawn) > 1:
         raise SamplerError(
-            f"dataset_name=True: sentence-transformers takes the name of a batch's first row for "
-            f"all of it, and batches of this run are of {listed(map(repr, sorted(drawn)))}; open "
-            f"the sampler with batch_by='source'"
+            f"dataset_name=True: sentence-transformers reads one name a batch, and batches of this "
+            f"run mix {listed(map(repr, sorted(drawn)))}; open the sampler with batch_by='source'"
         )
     schedule = sampler.planner.schedule
     if any(schedule.at(step).mixed(step)[0] for step in schedule.changes):
         raise SamplerError(
-            "dataset_name=True: batch_by='source' in proportion to anchors has some batches of "
-            "several sources; give the sampler weights, as in mixture={'web': 2, 'faq': 1}: every "
-            "batch is then of one source"
+            "dataset_name=True: proportional shares with batch_by='source' give some mixed "
+            "batches; use weights instead, as in mixture={'web': 2, 'faq': 1}"
         )
 
 
 def _at_end(sampler: Sampler) -> SamplerError:
     return SamplerError(
-        f"this run is at its end, position {sampler.position}: it has no batch left; open it with "
-        f"more steps= or epochs="
+        f"this run is at its end, position {sampler.position}; open it with more steps= or epochs="
     )
 
 
 def to_hf_dataset(sampler: Sampler, steps: int, *, label: Label | None = None) -> Any:
-    """Return the rows of the next batches as a ``datasets.Dataset``; the sampler stays.
+    """Return the rows of the next batches as a ``datasets.Dataset``; the sampler does not move.
 
-    A bounded run that ends before gives the batches it has left. Of lists the columns are
-    ``anchor``, ``documents`` and ``labels``: a ``CrossEncoderTrainer`` takes them for listwise
-    losses such as ``LambdaLoss``, with ``hf_batch_sampler``. It takes no ``to_hf``.
+    A bounded run that ends earlier gives its remaining batches. Lists have the columns ``anchor``,
+    ``documents`` and ``labels``. A ``CrossEncoderTrainer`` takes them for listwise losses such as
+    ``LambdaLoss``, with ``hf_batch_sampler``. It cannot use ``to_hf``.
 
     Args:
         sampler: The run.
@@ -143,8 +142,8 @@ def to_hf_dataset(sampler: Sampler, steps: int, *, label: Label | None = None) -
 
     Raises:
         ExtensionError: ``datasets`` is not installed.
-        SamplerError: The run has no batch left, its ``columns=`` leave out all texts or the scores
-            of a label, or have one that is no text; or a negative has no score.
+        SamplerError: The run has no batch left. Its ``columns=`` exclude all texts or the scores
+            of a label, or include a column that is no text. A negative has no score.
     """
     datasets = imported("datasets")
     columns = _columns(sampler, label)
@@ -158,17 +157,17 @@ def to_hf_dataset(sampler: Sampler, steps: int, *, label: Label | None = None) -
 
 
 def hf_batch_sampler(sampler: Sampler) -> Callable[..., Any]:
-    """Return what to give as ``batch_sampler=``, which keeps the batches of ``to_hf_dataset``.
+    """Return a value for ``batch_sampler=`` that keeps the batches of ``to_hf_dataset``.
 
-    Every epoch has the same batches in the same order: those of the dataset. The trainer's
-    ``per_device_train_batch_size`` has to be the sampler's batch size.
+    Every epoch has the batches of the dataset in the same order. The trainer's
+    ``per_device_train_batch_size`` must be the sampler's batch size.
 
     Args:
-        sampler: That of the dataset; all ranks in one, for a trainer deals batches out by itself.
+        sampler: The sampler of the dataset, for all ranks: a trainer distributes batches itself.
 
     Raises:
         ExtensionError: ``sentence_transformers`` is not installed.
-        SamplerError: The sampler is that of one rank of several.
+        SamplerError: The sampler is for one rank of several.
     """
     _refuse_ranks(sampler)
     imported("sentence_transformers")
@@ -180,8 +179,8 @@ def hf_batch_sampler(sampler: Sampler) -> Callable[..., Any]:
 def hf_callback(sampler: Sampler) -> Any:
     """Return a ``TrainerCallback`` that saves the run with every checkpoint of a trainer.
 
-    The file is ``CHECKPOINT/sampler.state.duckdb``, and it says which batch the trainer uses next:
-    the sampler itself is ahead of it. To go on after a kill::
+    The file ``CHECKPOINT/sampler.state.duckdb`` has the next batch of the trainer; the sampler is
+    ahead of it. To continue after a kill::
 
         checkpoint = transformers.trainer_utils.get_last_checkpoint(output_dir)
         sampler = dp.resume(corpus, state=f"{checkpoint}/sampler.state.duckdb")
@@ -189,76 +188,84 @@ def hf_callback(sampler: Sampler) -> Any:
         trainer.train(resume_from_checkpoint=checkpoint)  # with ignore_data_skip=True
 
     Args:
-        sampler: That of the dataset the trainer reads, of ``to_hf``; all ranks in one.
+        sampler: The sampler of the ``to_hf`` dataset that the trainer reads, for all ranks.
 
     Raises:
         ExtensionError: ``transformers`` is not installed.
-        SamplerError: The sampler is that of one rank of several. From the trainer, before its
-            first step: its batches are not the sampler's; it asks for more than a bounded run has;
-            it would pass over batches that a resumed sampler has passed; or accelerate would deal
-            out texts. From its first evaluation: ``eval_dataset`` is an endless run.
+        SamplerError: The sampler is for one rank of several. Before the first step: the trainer's
+            batches are not the sampler's, or it needs more than a bounded run has. It would skip
+            batches that a resumed sampler has skipped, or accelerate would distribute texts. At
+            the first evaluation: ``eval_dataset`` is an endless run.
     """
     _refuse_ranks(sampler)
     callbacks = imported("transformers").TrainerCallback
 
     class SavesSampler(callbacks):  # type: ignore[misc, valid-type]
-        """Save a run beside every checkpoint; see ``hf_callback``."""
+        """Save a run in every checkpoint; see ``hf_callback``."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-            """Note where training begins, and refuse what would not be the sampler's batches."""
+            """Note the start of training, and refuse settings that change the sampler's batches."""
             loader = type(others.get("train_dataloader")).__name__
-            if args.world_size > 1 and loader == "DataLoaderDispatcher":
-                _refuse_dispatch(sampler)
+            is_text = ARRAYS[0] not in sampler.settings.columns  # token batches have one width
+            if is_text and args.world_size > 1 and loader == "DataLoaderDispatcher":
+                raise SamplerError(
+                    "accelerate cannot distribute texts of different lengths: set "
+                    'accelerator_config={"dispatch_batches": False} in the trainer\'s arguments; '
+                    "every process then reads the run and takes its rows"
+                )
             self._used = _used_steps(sampler, args, state)
-            if state.max_steps > 0:
-                _refuse_beyond(sampler, self._used(state.max_steps))
+            is_bounded = state.max_steps > 0 and sampler.reader.end is not None
+            if is_bounded and (step := self._used(state.max_steps)) > (length := len(sampler)):
+                raise SamplerError(
+                    f"the trainer would use {step} batches, and this run has {length}: remove "
+                    f"steps= and epochs= of the sampler, and let max_steps end the training"
+                )
 
         def on_prediction_step(
             self, args: Any, state: Any, control: Any, eval_dataloader: Any = None, **_: Any
         ) -> None:
-            """Refuse to evaluate what has no end."""
+            """Refuse to evaluate an endless run."""
             data = eval_dataloader
-            while hasattr(data, "dataset"):  # of a loader, and of accelerate's part for a rank
+            while hasattr(data, "dataset"):  # a loader, or accelerate's part for a rank
                 data = data.dataset
             if getattr(data, "_is_endless", False):
                 raise SamplerError(
-                    "eval_dataset= is an endless run, so this evaluation would never end: open its "
-                    "sampler with epochs=1 (or steps=), as in corpus.sampler(split='validation', "
-                    "epochs=1).to_hf()"
+                    "eval_dataset= is an endless run, so the evaluation cannot end: set epochs=1 "
+                    "(or steps=), as in corpus.sampler(split='validation', epochs=1).to_hf()"
                 )
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            """Save the step that comes after those the checkpoint has used."""
+            """Save the step after the last used one."""
             if state.is_world_process_zero:
                 checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
                 path = checkpoint / "sampler.state.duckdb"
-                path.unlink(missing_ok=True)  # of an earlier run saved there
+                path.unlink(missing_ok=True)  # of an earlier run
                 sampler.save(path=path, step=self._used(state.global_step))
 
     return SavesSampler()
 
 
 def hf_logger(sampler: Sampler, trainer: Any, *, every: int = 100) -> Any:
-    """Return a ``TrainerCallback`` that logs what a trainer uses of a run, to where it reports.
+    """Return a ``TrainerCallback`` that logs the used part of a run to the trainer's reporters.
 
-    Its forecast at the start and its metrics every few steps, as ``duckplets.log_run`` has them,
-    go through ``trainer.log``: callbacks that report, to TensorBoard, MLflow and others, run before
-    any that is added, so one that adds to the logs would come too late. What the trainer read ahead
-    does not count. The run's id is written as ``data_run`` into the parameters of MLflow, the
-    config of W&B and Trackio, and as a text of TensorBoard::
+    It logs the forecast at the start and the metrics every few steps, as in ``duckplets.log_run``.
+    It calls ``trainer.log``, because reporting callbacks (TensorBoard, MLflow and others) run
+    before added ones. Rows that the trainer only read ahead do not count. The run's id goes as
+    ``data_run`` to the parameters of MLflow, the config of W&B and Trackio, and a text of
+    TensorBoard::
 
         trainer.add_callback(sampler.hf_logger(trainer, every=50))
 
-    A reporter that raises on these ends no training; a warning says so once.
+    If a reporter raises on these values, training continues with one warning.
 
     Args:
-        sampler: That of the dataset the trainer reads, of ``to_hf``; all ranks in one.
-        trainer: The trainer, which may be one of sentence-transformers.
-        every: Steps of the trainer from one logging of metrics to the next.
+        sampler: The sampler of the ``to_hf`` dataset that the trainer reads, for all ranks.
+        trainer: The trainer, of transformers or sentence-transformers.
+        every: Steps of the trainer between two logs of metrics.
 
     Raises:
         ExtensionError: ``transformers`` is not installed.
-        SamplerError: As of ``hf_callback``, or ``every`` is no number of steps.
+        SamplerError: As in ``hf_callback``, or ``every`` is no number of steps.
     """
     _refuse_ranks(sampler)
     integer("every", every, 1)
@@ -268,14 +275,14 @@ def hf_logger(sampler: Sampler, trainer: Any, *, every: int = 100) -> Any:
         is_due = trainer.control.should_log
         try:
             trainer.log(values)
-        finally:  # which takes it for the logging of this step's loss
+        finally:  # otherwise the trainer does not log this step's loss
             trainer.control.should_log = is_due
 
     class LogsRun(callbacks):  # type: ignore[misc, valid-type]
         """Log a run through a trainer; see ``hf_logger``."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            """Log what the run is and its forecast."""
+            """Log the id of the run and its forecast."""
             self._used = _used_steps(sampler, args, state)
             if state.is_world_process_zero:
                 for callback in trainer.callback_handler.callbacks:
@@ -285,7 +292,7 @@ def hf_logger(sampler: Sampler, trainer: Any, *, every: int = 100) -> Any:
                 self._log = log_run(sampler, log, every=1)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            """Log what was used up to this step."""
+            """Log the used samples up to this step."""
             if state.is_world_process_zero and state.global_step % every == 0:
                 self._log(self._used(state.global_step))
 
@@ -293,7 +300,7 @@ def hf_logger(sampler: Sampler, trainer: Any, *, every: int = 100) -> Any:
 
 
 def _configure(callback: Any, values: dict[str, str]) -> None:
-    """Add to the config of a reporting callback of transformers, which it has written already."""
+    """Add values to the config that a reporting callback of transformers has already written."""
     if tracked := getattr(callback, "_ml_flow", None):
         tracked.log_params(values)
     elif writer := getattr(callback, "tb_writer", None):
@@ -304,61 +311,34 @@ def _configure(callback: Any, values: dict[str, str]) -> None:
 
 
 def _used_steps(sampler: Sampler, args: Any, state: Any) -> Callable[[int], int]:
-    """Return how to tell the run's step from a trainer's, as a trainer begins."""
-    batches = _batches_a_step(sampler, args)
-    start = _BEGINNINGS.get(sampler, sampler.position) // sampler.settings.global_batch
-    used = state.global_step * batches
-    # Without ignore_data_skip the trainer reads again the batches that it used before.
-    first = start - used if args.ignore_data_skip else start
-    if first < 0:
-        raise SamplerError(
-            f"the trainer continues after {used} batches, and the sampler at step {start}: resume "
-            f"it from the state file in the checkpoint that the trainer resumes from"
-        )
-    if used and start and not args.ignore_data_skip and sampler in _BEGINNINGS:
-        raise SamplerError(
-            f"the trainer passes over the {used} batches it used before, and the sampler is at "
-            f"step {start} already: set ignore_data_skip=True in its arguments"
-        )
-    return lambda step: int(first + step * batches)
-
-
-def _batches_a_step(sampler: Sampler, args: Any) -> int:
-    """Return how many batches a trainer uses per step."""
-    rows = args.train_batch_size * args.world_size
-    expected = sampler.settings.batch_size
+    """Return a function from a trainer's step to the run's, at the start of training."""
+    rows, expected = args.train_batch_size * args.world_size, sampler.settings.batch_size
     if rows != expected:
         raise SamplerError(
             f"the trainer takes {rows} rows at once ({args.train_batch_size} on each of "
             f"{args.world_size} processes), and a batch of this run has {expected}: open the "
             f"sampler with batch_size={rows}, so that its steps are the trainer's"
         )
-    return int(args.gradient_accumulation_steps)
-
-
-def _refuse_beyond(sampler: Sampler, step: int) -> None:
-    try:
-        there = len(sampler)
-    except TypeError:  # it is endless
-        return
-    if step > there:
+    batches = int(args.gradient_accumulation_steps)
+    start = _STARTS.get(sampler, sampler.position) // sampler.settings.global_batch
+    used = state.global_step * batches
+    # Without ignore_data_skip the trainer reads the used batches again.
+    first = start - used if args.ignore_data_skip else start
+    if first < 0:
         raise SamplerError(
-            f"the trainer would use {step} batches, and this run has {there}: leave out steps= "
-            f"and epochs= of the sampler, and let max_steps end the training"
+            f"the trainer continues after {used} batches, and the sampler at step {start}: resume "
+            f"it from the state file in the checkpoint that the trainer resumes from"
         )
-
-
-def _refuse_dispatch(sampler: Sampler) -> None:
-    if ARRAYS[0] not in sampler.settings.columns:  # whose batches are all of one width
+    if used and start and not args.ignore_data_skip and sampler in _STARTS:
         raise SamplerError(
-            "accelerate would deal out batches of one process, and cannot where texts differ in "
-            'length: set accelerator_config={"dispatch_batches": False} in the arguments of the '
-            "trainer; every process then reads the run, and takes its rows"
+            f"the trainer skips the {used} used batches, and the sampler is already at step "
+            f"{start}: set ignore_data_skip=True in the trainer's arguments"
         )
+    return lambda step: int(first + step * batches)
 
 
 class _Rows:
-    """The rows of a sampler, a pass at each call; the first begins at its position."""
+    """The rows of a sampler, one pass a call; the first starts at its position."""
 
     def __init__(
         self, sampler: Sampler, columns: dict[str, pa.DataType], label: Label | None
@@ -369,9 +349,9 @@ class _Rows:
         self._before: int | None = None  # passes before the trainer's epoch 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be a pass; see ``to_hf``."""
+        """Set the pass of the next iteration; see ``to_hf``."""
         integer("epoch", epoch, 0)
-        if self._before is None:  # a trainer that resumes may count anew
+        if self._before is None:  # a trainer that resumes may count from 0
             self._before = max(0, self._first - epoch)
         self._next = self._before + epoch
 
@@ -386,9 +366,8 @@ class _Rows:
         while True:
             if self._sampler.position != expected:
                 raise SamplerError(
-                    f"the sampler was moved from position {expected} to {self._sampler.position} "
-                    f"while its to_hf() dataset was read; take nothing from it meanwhile, or open "
-                    f"another sampler"
+                    f"the sampler moved from position {expected} to {self._sampler.position} while "
+                    f"its to_hf() dataset was read; use another sampler for other batches"
                 )
             batch = next(self._sampler, None)
             if batch is None:
@@ -397,35 +376,34 @@ class _Rows:
             yield from _table(batch, self._columns, self._label).to_pylist()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Data sets are distinguished by their pickles, and so are these.
-        of = self._sampler.settings.fingerprint(), self._start, list(self._columns), self._label
-        return _elsewhere, of
+        # Data sets are distinguished by their pickles.
+        settings = self._sampler.settings.fingerprint()
+        return _elsewhere, (settings, self._start, list(self._columns), self._label)
 
     def __deepcopy__(self, memo: Mapping[int, Any]) -> _Rows:
         return self
 
 
 def _elsewhere(*_: Any) -> Callable[[], NoReturn]:
-    """Return the unpickled form of a sampler's rows, which refuses to run in another process."""
+    """Return the unpickled form of a sampler's rows; it refuses to run in another process."""
     return _refuse_process
 
 
 def _refuse_process() -> NoReturn:
     raise SamplerError(
         "a to_hf() dataset reads in the process of its sampler: use dataloader_num_workers=0 (a "
-        "thread prepares its rows already), or duckplets.torch.SamplerDataset"
+        "thread already prepares its rows), or duckplets.torch.SamplerDataset"
     )
 
 
 def _table(batch: Any, columns: dict[str, pa.DataType], label: Label | None) -> pa.Table:
-    """Return the columns of a batch that a trainer takes."""
     table: pa.Table = batch.table
     if label is not None and "documents" in columns:
         scores = pc.list_flatten(table["scores"])
         if scores.null_count:
             raise SamplerError(
-                f"label='scores': a document of a list from position {batch.position} on has no "
-                f"score, for it is not mined; leave out label="
+                f"label='scores': after position {batch.position} a document of a list has no "
+                f"score, because it is not mined; remove label="
             )
         table = table.append_column("label", table["scores"])
     elif label is not None:
@@ -434,8 +412,8 @@ def _table(batch: Any, columns: dict[str, pa.DataType], label: Label | None) -> 
         if np.isnan(margins := scores[0][:, None] - np.stack(scores[1:], axis=1)).any():
             at = batch.position + int(np.flatnonzero(np.isnan(margins).any(axis=1))[0])
             raise SamplerError(
-                f"label={label!r}: a negative at position {at} has no score, for it is not mined; "
-                f"open it with negatives=dp.Negatives(…, when_short='drop')"
+                f"label={label!r}: a negative at position {at} has no score, because it is not "
+                f"mined; open the run with negatives=dp.Negatives(…, when_short='drop')"
             )
         values = np.stack(scores, axis=1) if label == "scores" else margins
         values = values[:, 0] if columns["label"] == pa.float64() else values
@@ -446,17 +424,16 @@ def _table(batch: Any, columns: dict[str, pa.DataType], label: Label | None) -> 
 
 
 def _scores(negatives: int) -> list[str]:
-    """Return the columns of scores, the positive's first."""
     return [f"{slot}_score" for slot in slot_names("triplets", negatives)[1:]]
 
 
 def _columns(sampler: Sampler, label: Label | None) -> dict[str, pa.DataType]:
-    """Return the columns a trainer takes, in order, with their types."""
+    """Return the columns for a trainer, in order, with their types."""
     settings = sampler.settings
     checked("label", label, Label | None, SamplerError)
     has_label = settings.kind == "triplets" or (settings.kind, label) == ("lists", "scores")
     if label is not None and not has_label:
-        raise SamplerError(f"label={label!r}: it is of triplets; leave it out for {settings.kind}")
+        raise SamplerError(f"label={label!r} is for triplets: remove it for {settings.kind}")
     if ARRAYS[0] in settings.columns:
         return dict.fromkeys(ARRAYS, pa.list_(pa.int32()))
     slots, kind = slot_names(settings.kind, settings.num), pa.string()
@@ -471,10 +448,10 @@ def _columns(sampler: Sampler, label: Label | None) -> dict[str, pa.DataType]:
             f"{', '.join(slots)}"
         )
     if settings.kind == "lists":
-        name, asked = ("labels", "labels") if label is None else ("label", "scores")
-        if [*found] != slots or asked not in settings.columns:
+        name, column = ("labels", "labels") if label is None else ("label", "scores")
+        if [*found] != slots or column not in settings.columns:
             raise SamplerError(
-                f"a trainer takes whole lists: add {', '.join([*slots, asked])} to columns="
+                f"a trainer takes whole lists: add {', '.join([*slots, column])} to columns="
             )
         found[name] = pa.list_(pa.float64())
     elif label is not None:
@@ -490,10 +467,10 @@ def _columns(sampler: Sampler, label: Label | None) -> dict[str, pa.DataType]:
         found["label"] = pa.float64() if sampler.graded else pa.int64()
     also = {"padded", *(_scores(settings.num) if label is not None else ())}
     also.update(default_columns(settings.kind, settings.num), found)
-    if left := [name for name in settings.columns if name not in also]:
+    if others := [name for name in settings.columns if name not in also]:
         raise SamplerError(
-            f"a trainer takes texts and a label, and columns= has {listed(left, 5)}: leave them "
-            f"out, or give label='margin' or 'scores' for scores"
+            f"a trainer takes texts and a label, and columns= has {listed(others, 5)}: remove "
+            f"them, or use scores with label='margin' or 'scores'"
         )
     return found
 
@@ -502,8 +479,8 @@ def _refuse_ranks(sampler: Sampler) -> None:
     settings = sampler.settings
     if settings.world_size > 1:
         raise SamplerError(
-            f"this sampler is of rank {settings.rank} of {settings.world_size}, and a trainer "
-            f"deals out what it gets to the ranks by itself: open it with world_size=1"
+            f"this sampler is for rank {settings.rank} of {settings.world_size}, and a trainer "
+            f"distributes rows to the ranks itself: open it with world_size=1"
         )
 
 

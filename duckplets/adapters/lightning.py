@@ -1,4 +1,4 @@
-"""Follow a Lightning trainer: log what it uses of a run, and keep the place in its checkpoints."""
+"""Log a run in a Lightning trainer, and store its position in the trainer's checkpoints."""
 
 from __future__ import annotations
 
@@ -13,57 +13,57 @@ from duckplets.errors import ExtensionError, SamplerError
 if TYPE_CHECKING:
     from duckplets.adapters.torch import SamplerDataset
 
-_PACKAGES = "lightning.pytorch", "pytorch_lightning"  # the same under two names
+_PACKAGES = "lightning.pytorch", "pytorch_lightning"  # two names of one package
 
 
 def callback(dataset: SamplerDataset, every: int) -> Any:
     """Return a ``Callback``; see ``SamplerDataset.lightning_callback``."""
 
     class FollowsRun(_callbacks()):  # type: ignore[misc]
-        """Log a run and keep its place; see ``SamplerDataset.lightning_callback``."""
+        """Log a run and store its position; see ``SamplerDataset.lightning_callback``."""
 
         _used: int | None = None  # steps of the run
         _log: Callable[[int], None] | None = None
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            """Log what the run is and its forecast."""
+            """Log the id of the run and its forecast."""
             if not trainer.is_global_zero:
                 return
-            loggers = [(to, SafeLogger(to.log_metrics)) for to in trainer.loggers]
-            for to, _ in loggers:
-                SafeLogger(to.log_hyperparams)({"data_run": dataset.run_id})
+            loggers = [SafeLogger(logger.log_metrics) for logger in trainer.loggers]
+            for logger in trainer.loggers:
+                SafeLogger(logger.log_hyperparams)({"data_run": dataset.run_id})
 
             def log(values: dict[str, float], _step: int) -> None:
-                for _, safe in loggers:
-                    safe(values, trainer.global_step)  # of losses, and resumed with them
+                for safe in loggers:
+                    safe(values, trainer.global_step)  # the step of losses, resumed with them
 
             self._log = log_run(dataset, log, every=every)
 
         def on_train_batch_end(
             self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
         ) -> None:
-            """Note what was used."""
+            """Note the used step."""
             try:
                 self._used = int(batch["step"]) + 1
             except (TypeError, KeyError, IndexError):
                 raise SamplerError(
-                    "this batch has no 'step', by which a checkpoint knows what was used: let "
-                    "collate_fn keep it, as in {**made, 'step': batch['step']}"
+                    "this batch has no 'step', which a checkpoint needs: let collate_fn keep it, "
+                    "as in {**made, 'step': batch['step']}"
                 ) from None
             if self._log is not None:
                 self._log(self._used)
 
         def state_dict(self) -> dict[str, Any]:
-            """Return the place in the run, for a checkpoint."""
+            """Return the position in the run, for a checkpoint."""
             used = dataset.step if self._used is None else self._used
             return {"sampler": dataset.state_dict(used)}
 
         def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-            """Go on where a checkpoint was saved."""
+            """Continue at the position of a checkpoint."""
             dataset.load_state_dict(state_dict["sampler"])
-            # Refused as late as a batch is read, Lightning's clearing up fails and hides why.
+            # Check now: after a later error Lightning's own cleanup fails and hides the cause.
             run = dataset._known_run()
-            if run.start["position"] == run.end:  # Lightning begins its next epoch
+            if run.start["position"] == run.end:  # Lightning starts its next epoch
                 dataset._passes.take(None)
             self._used = None
 
@@ -71,7 +71,7 @@ def callback(dataset: SamplerDataset, every: int) -> Any:
 
 
 def _callbacks() -> Any:
-    """Return the class of callbacks of that Lightning which is imported."""
+    """Return the callback class of Lightning, of the imported package first."""
     for name in sorted(_PACKAGES, key=lambda name: name not in sys.modules):
         try:
             return import_module(name).Callback

@@ -1,4 +1,4 @@
-"""Give a logger what a run has used: its forecast at the start, its metrics every few steps."""
+"""Log the forecast of a run at the start, and its metrics every few steps."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Log = Callable[[dict[str, float], int], Any]
 
 
 def log_run(run: Sampler | SamplerDataset, log: Log, *, every: int = 100) -> Callable[[int], None]:
-    """Return a function to call after every step, which gives a logger what was used.
+    """Log the forecast of a run, and return a function that logs metrics after each step.
 
-    At once the forecast is logged: ``forecast/NAME/share``, ``forecast/NAME/samples`` and
-    ``forecast/NAME/tokens`` of every source. Every few steps ``metrics()`` of the run follow, as
-    ``data/NAME/samples``::
+    The forecast has ``forecast/NAME/share``, ``forecast/NAME/samples`` and
+    ``forecast/NAME/tokens`` of every source. Every few steps the function logs ``metrics()`` of
+    the run, such as ``data/NAME/samples``::
 
         with mlflow.start_run(), corpus.sampler(steps=1000) as sampler:
             mlflow.log_param("data_run", sampler.run_id)
@@ -33,19 +33,19 @@ def log_run(run: Sampler | SamplerDataset, log: Log, *, every: int = 100) -> Cal
                 ...
                 used(batch.step + 1)
 
-    Where the logger raises, training goes on, and the first time a warning says so. Of several
-    ranks let one log: figures are of all.
+    If the logger raises, training continues; a warning reports the first failure. Call it on one
+    rank only: the numbers are of all ranks.
 
     Args:
         run: A ``Sampler`` or a ``duckplets.torch.SamplerDataset``.
-        log: Called with a dict of numbers by name, and the step; ``accelerator.log`` is one.
-        every: Steps from one logging of metrics to the next.
+        log: A function of a dict of numbers by name and the step, such as ``accelerator.log``.
+        every: Steps between two logs of metrics.
 
     Returns:
-        A function of the number of steps used: ``batch.step + 1``, ``batch["step"] + 1``.
+        A function of the number of used steps: ``batch.step + 1``, ``batch["step"] + 1``.
 
     Raises:
-        SamplerError: ``every`` is no number of steps, or ``log`` no function.
+        SamplerError: ``every`` is no number of steps, or ``log`` is no function.
     """
     integer("every", every, 1)
     if not callable(log):
@@ -64,7 +64,7 @@ def log_run(run: Sampler | SamplerDataset, log: Log, *, every: int = 100) -> Cal
 
 
 class SafeLogger:
-    """Call a logger; where it raises, warn the first time and continue."""
+    """Call a logger; if it raises, warn once and continue."""
 
     def __init__(self, log: Callable[..., Any]) -> None:
         self._log, self._has_failed = log, False
@@ -73,11 +73,11 @@ class SafeLogger:
         """Call the logger."""
         try:
             self._log(dict(values), *step)
-        except Exception as error:  # of whoever wrote it; its message may have a password in it
+        except Exception as error:  # the user's code; its message may contain a password
             if not self._has_failed:
                 self._has_failed = True
-                what = f"the logger raised {type(error).__name__}"
-                log.warning("%s: training goes on, what it refused is not logged", what)
+                kind = type(error).__name__
+                log.warning("the logger raised %s: training continues without these values", kind)
 
 
 def forecast_values(forecast: Forecast) -> dict[str, float]:
@@ -86,7 +86,8 @@ def forecast_values(forecast: Forecast) -> dict[str, float]:
     summed = rows.group_by("source").aggregate([("samples", "sum"), ("tokens", "sum")])
     total = sum(rows["samples"].to_pylist())
     found: dict[str, float] = {}
-    for name, samples, tokens in zip(*(of.to_pylist() for of in summed.columns), strict=True):
+    columns = (column.to_pylist() for column in summed.columns)
+    for name, samples, tokens in zip(*columns, strict=True):
         found[f"forecast/{name}/share"] = samples / total if total else 0.0
         found[f"forecast/{name}/samples"] = samples
         found[f"forecast/{name}/tokens"] = tokens

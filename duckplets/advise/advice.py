@@ -1,4 +1,4 @@
-"""What ``advise`` found out: a table of arms, a recommendation as a run file, and its limits."""
+"""The result of ``advise``: a table of arms, a recommendation as a run file, and its limits."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from duckplets.report.tables import Section, table_of
 
 _COLUMNS = ("arm", "batches", "ndcg", "difference", "low", "high", "by_seed")
 _NOT_TRIED = (
-    "Not tried: a larger model, or one that has learnt already; longer training; other batches, "
-    "margins, ranks and mixtures; tokens after the 32nd of a text."
+    "Not tried: a larger or trained model; longer training; other batches, margins, ranks and "
+    "mixtures; tokens after the 32nd of a text."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class ArmFound:
-    """What one arm was worth.
+    """The result of one arm.
 
     Attributes:
-        arm: What was drawn.
-        batches: Batches it was trained on.
-        ndcg: nDCG@10 after these, in hundredths, mean of the seeds.
-        difference: From in-batch negatives after as many batches.
-        low: Lower end of the 95 % interval of the difference; families of queries were drawn.
+        arm: Its negatives.
+        batches: Number of training batches.
+        ndcg: nDCG@10 after these batches, in hundredths, mean of the seeds.
+        difference: Difference from in-batch negatives after the same number of batches.
+        low: Lower end of the 95 % interval of the difference, from a bootstrap of families.
         high: Upper end.
         by_seed: The difference with each seed.
     """
@@ -47,23 +47,23 @@ class ArmFound:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Advice(Reported):
-    """What negatives are worth on a corpus, by a probe.
+    """The measured value of negatives on a corpus.
 
     Attributes:
-        recipe: Name of the recipe that was tried.
-        anchors: Anchors of the sample to learn from.
-        documents: Documents that queries ranked, equal texts once.
+        recipe: Name of the tried recipe.
+        anchors: Training anchors of the sample.
+        documents: Ranked documents, equal texts once.
         queries: Held-out queries.
         families: Families of queries.
-        arms: Arms, those with most batches first, then the best.
-        recommended: The arm to take: in-batch negatives unless another one gains.
-        gain: Whether the best other arm is above them with each seed, and ``sure`` is at least .9.
-        sure: Share of bootstrap samples of queries in which the best other arm is above them.
+        arms: Arms by number of batches, then by difference.
+        recommended: The recommended arm: in-batch negatives unless another arm is better.
+        gain: Whether the best other arm is better with each seed, and ``sure`` is at least .9.
+        sure: Share of bootstrap samples of queries in which the best other arm is better.
         run: The recommendation as a run file, for ``--config`` and ``dp.load_run``.
-        cut_short: Why it ended early, or nothing.
-        work: Tokens trained on and encoded, times the numbers of a vector.
+        cut_short: The reason for an early end, or nothing.
+        work: Trained and encoded tokens, times the dimension of a vector.
         seconds: Processor time.
-        notes: What was made for it, and what was not tried.
+        notes: Notes about the preparation.
     """
 
     recipe: str
@@ -84,16 +84,16 @@ class Advice(Reported):
     def lines(self) -> list[str]:
         """Return the answer in sentences."""
         best = next((arm for arm in self.arms if arm.arm != "in-batch"), self.arms[0])
-        said = f"{best.difference:+.1f} nDCG@10 ({best.low:+.1f} … {best.high:+.1f})"
-        sure = f"above in-batch negatives in {percent(self.sure)} of bootstrap samples"
+        gain = f"{best.difference:+.1f} nDCG@10 ({best.low:+.1f} … {best.high:+.1f})"
+        sure = f"better than in-batch negatives in {percent(self.sure)} of bootstrap samples"
         if self.gain:
-            answer = f"Take {best.arm}: {said}, {sure}."
+            answer = f"Take {best.arm}: {gain}, {sure}."
         else:
-            answer = "Nothing to be gained here: train by in-batch negatives alone. "
-            answer += f"The best arm, {best.arm}, has {said}, {sure}."
+            answer = "Nothing to be gained here: train with in-batch negatives alone. "
+            answer += f"The best arm, {best.arm}, has {gain}, {sure}."
         queries = f"{counted(self.queries, 'query', 'queries')} ({self.families:,} families)"
-        judged = f"{queries} ranked {self.documents:,} documents after {self.anchors:,} anchors."
-        cut = [f"It was {self.cut_short}: arms below were trained less."] if self.cut_short else []
+        judged = f"{queries} ranked {self.documents:,} documents; {self.anchors:,} anchors trained."
+        cut = [f"It was {self.cut_short}: lower arms have less training."] if self.cut_short else []
         return [answer, *cut, judged, *self.notes, _NOT_TRIED]
 
     def __str__(self) -> str:

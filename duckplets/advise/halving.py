@@ -1,6 +1,6 @@
-"""Train the arms on a sample by successive halving, and judge each by its held-out queries.
+"""Train the arms on a sample by successive halving, and measure each by held-out queries.
 
-Plans: batches of an arm ─Probe→ vectors ─Judge→ nDCG@10 of every query ─best→ who goes on
+Plans: batches of an arm ─Probe→ vectors ─Judge→ nDCG@10 of every query ─best→ the next stage
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from duckplets.adapters.evaluation import Asked
+from duckplets.adapters.evaluation import Questions
 from duckplets.advise.probe import DIMENSION, WORDS, Probe, Words
 from duckplets.advise.sample import mined
 from duckplets.engine.work import Work
@@ -25,14 +25,14 @@ from duckplets.runs.request import Options
 from duckplets.vectors.dense import Dense
 
 IN_BATCH, SEEDS, INTERRUPTED = "in-batch", (1, 2), "interrupted"
-UNITS = 200_000_000  # tokens times numbers of a vector that a processor trains on in a second
+UNITS = 200_000_000  # tokens times dimension that a processor trains in a second
 MOST_BATCH, LEAST_BATCH = 256, 16
 
-_STAGES = ((100, 8), (200, 4), (400, 3))  # batches, and how many arms are trained so far
-_LEAST, _TEXTS = 10, 4  # batches of the first stage; texts of a sample, about
-_AT, _TOGETHER = 10, 64  # ranks that count; queries ranked together
-_UNCUT = -1000.0  # a margin that leaves nothing out
-_ANSWERS = 10  # of the sample, for each sample of a batch: with four negatives a batch has half of them
+_STAGES = ((100, 8), (200, 4), (400, 3))  # batches, and the arms that train up to there
+_LEAST, _TEXTS = 10, 4  # least batches of a stage; texts of a sample, about
+_AT, _TOGETHER = 10, 64  # counted ranks; queries ranked together
+_UNCUT = -1000.0  # a margin that excludes no candidate
+_ANSWERS = 10  # of the sample, for each sample of a batch: with four negatives a batch has half
 
 # Arguments of ``Corpus.sampler`` by arm.
 ARMS: Mapping[str, Mapping[str, Any]] = {
@@ -52,22 +52,22 @@ Results = npt.NDArray[np.float64]
 class Judge:
     """Rank all documents for each query; equal texts and families count once, as in evaluators."""
 
-    def __init__(self, asked: Asked, words: Words) -> None:
-        self.families = list(asked.families.values())
-        places = {name: place for place, name in enumerate(asked.documents)}
-        heads = np.array([places[asked.one_of.get(name, name)] for name in places])
+    def __init__(self, found: Questions, words: Words) -> None:
+        self.families = list(found.families.values())
+        places = {name: place for place, name in enumerate(found.documents)}
+        heads = np.array([places[found.one_of.get(name, name)] for name in places])
         self._order = np.argsort(heads, kind="stable")
         self._first = np.flatnonzero(np.diff(heads[self._order], prepend=-1))
         group_of = np.searchsorted(heads[self._order][self._first], heads)
         pairs = [
             (row, group_of[places[name]], gain)
-            for row, query in enumerate(asked.queries)
-            for name, gain in asked.gains[query].items()
+            for row, query in enumerate(found.queries)
+            for name, gain in found.gains[query].items()
         ]
         self._rows, self._groups, self._gains = map(np.array, zip(*pairs, strict=True))
-        self._best = np.array([_ideal(gains) for gains in asked.gains.values()])
-        self._queries = words.tokens(pa.array(asked.queries.values(), pa.string()))
-        self._documents = words.tokens(pa.array(asked.documents.values(), pa.string()))
+        self._best = np.array([_ideal(gains) for gains in found.gains.values()])
+        self._queries = words.tokens(pa.array(found.queries.values(), pa.string()))
+        self._documents = words.tokens(pa.array(found.documents.values(), pa.string()))
         self.units = int((self._documents < WORDS).sum()) * DIMENSION
 
     def ndcg(self, probe: Probe) -> Results:
@@ -98,7 +98,7 @@ def _ideal(gains: Mapping[str, float]) -> float:
 
 
 class Plans:
-    """The batches of every arm, drawn from a sample as a run draws them, as places of texts."""
+    """The batches of every arm, drawn by runs of the sample, as places of texts."""
 
     def __init__(self, sample: Any, recipe: Any, sources: list[str], words: Words) -> None:
         self._sample, self._recipe, self._sources = sample, recipe, sources
@@ -109,22 +109,22 @@ class Plans:
         self.batch = MOST_BATCH
 
     def fit(self, anchors: int) -> None:
-        """Choose the size of batches: several of an epoch, each of different texts."""
+        """Choose the size of batches: several batches an epoch, each with distinct texts."""
         with self._opened(ARMS[IN_BATCH], 1, batch_size=1) as pairs:
             positives = self._places(pairs.planner.plan(0, anchors).chunks[1])
         answers = len(np.unique(self._texts[positives]))
         self.batch = min(MOST_BATCH, anchors // 4, answers // _ANSWERS)
         if self.batch < LEAST_BATCH:
             raise EmptyPoolError(
-                f"too few to tell: {answers:,} different answers of {anchors:,} anchors to learn "
-                f"from; advise needs {_ANSWERS * LEAST_BATCH} and {4 * LEAST_BATCH}"
+                f"too few to tell: {answers:,} distinct answers of {anchors:,} anchors; advise "
+                f"needs {_ANSWERS * LEAST_BATCH} and {4 * LEAST_BATCH}"
             )
 
-    @cache  # noqa: B019 - it goes with the sample
+    @cache  # noqa: B019 - it lives as long as the sample
     def of(self, name: str, seed: int, batches: int) -> Any:
         """Return the texts of an arm's samples: (texts of a sample, samples)."""
-        given = {"batch_size": self.batch, "no_duplicates": True}
-        with self._opened(ARMS[name], seed, **given) as sampler:
+        settings = {"batch_size": self.batch, "no_duplicates": True}
+        with self._opened(ARMS[name], seed, **settings) as sampler:
             return self._places(sampler.planner.plan(0, batches * self.batch).chunks)
 
     def rank_by(self, probe: Probe) -> None:
@@ -138,20 +138,20 @@ class Plans:
     def _places(self, chunks: Any) -> Any:
         return np.searchsorted(self._keys, chunks).astype(np.int32)
 
-    def _opened(self, arm: Mapping[str, Any], seed: int, **given: Any) -> Any:
+    def _opened(self, arm: Mapping[str, Any], seed: int, **settings: Any) -> Any:
         options = Options(prefetch=0, prefixes=False)
         return self._sample.sampler(
-            **given, **arm, recipes=[self._recipe], seed=seed, options=options
+            **settings, **arm, recipes=[self._recipe], seed=seed, options=options
         )
 
 
 class Halving:
-    """Arms in training, and what each has reached.
+    """Arms in training, and their results.
 
     Attributes:
         results: nDCG@10 of every query by arm, batches and seed.
-        spent: Tokens trained on and encoded, times the numbers of a vector.
-        cut_short: Why it ended early, or nothing.
+        spent: Trained and encoded tokens, times the dimension of a vector.
+        cut_short: The reason for an early end, or nothing.
     """
 
     def __init__(self, plans: Plans, judge: Judge, units: float) -> None:
@@ -190,10 +190,10 @@ class Halving:
 
     def compared(self, name: str) -> tuple[int, Results]:
         """Return the batches of an arm, and its differences from in-batch: (seeds, queries)."""
-        ours, theirs = self.results[name], self.results[IN_BATCH]
-        whole = [n for n in ours if len(ours[n]) == len(theirs.get(n, ())) == len(SEEDS)]
+        own, base = self.results[name], self.results[IN_BATCH]
+        whole = [n for n in own if len(own[n]) == len(base.get(n, ())) == len(SEEDS)]
         last = max(whole, default=0)
-        return last, np.array([ours[last][s] - theirs[last][s] for s in SEEDS if last])
+        return last, np.array([own[last][seed] - base[last][seed] for seed in SEEDS if last])
 
     def _rank(self, deadline: float) -> None:
         """Train the first seed of in-batch to its end: its vectors rank dense candidates."""
@@ -202,13 +202,13 @@ class Halving:
         self.plans.rank_by(self._probes[IN_BATCH, SEEDS[0]][0])
 
     def _train(self, name: str, seed: int, until: int, deadline: float) -> None:
-        """Train an arm with a seed up to so many batches, and judge it."""
+        """Train an arm with a seed up to ``until`` batches, and measure it."""
         reached = self.results[name].setdefault(until, {})
         if seed in reached:
             return
         texts, size = self.plans.of(name, seed, self._stages[-1][0]), self.plans.batch
-        probe, begun = self._probes.get((name, seed)) or (Probe(seed), 0)
-        for number in range(begun, until):
+        probe, start = self._probes.get((name, seed)) or (Probe(seed), 0)
+        for number in range(start, until):
             if time.process_time() > deadline:
                 raise TimeoutError
             tokens = self.plans.tokens[texts[:, number * size : (number + 1) * size].reshape(-1)]

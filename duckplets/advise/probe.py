@@ -1,9 +1,9 @@
-"""Train a mean of word vectors from nothing, in NumPy: the model that ``advise`` compares arms by.
+"""Train a mean of word vectors from random values, in NumPy: the model of ``advise``.
 
 texts ─Words→ pieces of terms ─mean→ unit vectors ─softmax over the batch→ loss ─Adagrad→
 
-Sums run in a fixed order and BLAS in one thread (``threadpool_limits``), so a seed gives the same
-bits on one machine, however many threads it has.
+Sums have a fixed order and BLAS one thread (``threadpool_limits``), so a seed gives the same bits
+on one machine with any number of threads.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from duckplets.base.arrays import Integers, stretches, turns
 from duckplets.search.analyzer import Vocabulary
 from duckplets.search.analyzer_settings import Terms
 
-WORDS = 30_000  # rows of the table, to which terms and pieces of them are hashed
+WORDS = 30_000  # rows of the table; terms and their pieces are hashed to rows
 DIMENSION, TERMS = 64, 32
-# Of Adagrad; of a cosine (of 6, 7, 10, 14 and 20 the best nDCG without negatives); of vectors.
+# Of Adagrad; of a cosine (of 6, 7, 10, 14 and 20 the best nDCG without negatives); of the initial
+# vectors.
 RATE, SCALE, SPREAD = 0.1, 10.0, 0.1
 
 _BYTES = 4 << 20  # of texts analysed together
-_CHARACTERS = 2_000  # of a text, in which its first tokens are looked for
+_CHARACTERS = 2_000  # of a text; its first tokens come from these
 _ROWS = 16_384  # texts encoded together
-_PIECES = 6  # of a term, at most
-_OFTEN = 16  # times that a word is in a batch, above which a product adds it up
+_PIECES = 6  # most pieces of a term
+_OFTEN = 16  # a matrix product adds words that are in a batch more often
 
 Tokens: TypeAlias = npt.NDArray[np.uint16]  # (texts, pieces), ascending, then WORDS
 Singles: TypeAlias = npt.NDArray[np.float32]
@@ -45,27 +46,27 @@ class Words:
         self._vocabulary = Vocabulary(terms)
 
     def close(self) -> None:
-        """Forget the terms."""
+        """Release the terms."""
         self._vocabulary.close()
 
     def tokens(self, texts: pa.Array) -> Tokens:
-        """Return the pieces of the first terms of each text; ``WORDS`` where it has no more."""
+        """Return the pieces of the first terms of each text, padded with ``WORDS``."""
         texts = pc.utf8_slice_codeunits(texts, 0, _CHARACTERS)
         keys = np.full((len(texts), TERMS), -1, np.int32)
         sizes = pc.binary_length(texts).to_numpy(zero_copy_only=False)
         for part in stretches(sizes, rows=_ROWS, total=_BYTES):
             words = self._vocabulary.read(texts[part]).known()
             place = turns(words.text.astype(np.int64))
-            kept = place < TERMS
-            keys[part.start + words.text[kept], place[kept]] = words.key[kept]
+            first = place < TERMS
+            keys[part.start + words.text[first], place[first]] = words.key[first]
         pieces = _pieces(self._vocabulary.terms(0, self._vocabulary.size))
-        found = pieces[keys].reshape(len(texts), -1)  # of key -1 the last row, which has none
+        found = pieces[keys].reshape(len(texts), -1)  # key -1 selects the last row, without pieces
         found.sort(axis=1)
         return found
 
 
 def _pieces(terms: pa.Array) -> Tokens:
-    """Return the rows of each term: itself, by its number, and its pieces; then a row of none."""
+    """Return the rows of each term, by its number, and of its pieces; then an empty row."""
     found = np.full((len(terms) + 1, 1 + _PIECES), WORDS, np.uint16)
     found[:-1, 0] = np.arange(len(terms)) % WORDS
     width = _PIECES + 2
@@ -76,16 +77,16 @@ def _pieces(terms: pa.Array) -> Tokens:
         hashed = np.zeros(len(terms), np.uint64)
         for place in range(first, first + 3):
             hashed = hashed * np.uint64(0x100000001B3) + letters[:, place]
-        there = letters[:, first + 2] > 0
-        found[:-1, 1 + first][there] = hashed[there] % np.uint64(WORDS)
+        is_piece = letters[:, first + 2] > 0
+        found[:-1, 1 + first][is_piece] = hashed[is_piece] % np.uint64(WORDS)
     return found
 
 
 class Probe:
-    """Word vectors in training; everything follows from the seed and the batches.
+    """Word vectors in training; only the seed and the batches determine them.
 
     Args:
-        seed: Of the vectors that it begins with.
+        seed: Seed of the initial vectors.
     """
 
     def __init__(self, seed: int) -> None:
@@ -104,18 +105,18 @@ class Probe:
         """Return the mean loss of a batch, and its gradient by the means of word vectors.
 
         Args:
-            tokens: Of the anchors, then of their positives, then of negatives.
-            anchors: How many anchors there are.
+            tokens: Tokens of the anchors, then of their positives, then of negatives.
+            anchors: Number of anchors.
         """
         vectors, lengths = _unit(self._means(tokens))
         queries, documents = vectors[:anchors], vectors[anchors:]
         scores = SCALE * (queries @ documents.T)
         scores -= scores.max(axis=1, keepdims=True)
         own = np.arange(anchors)
-        kept = scores[own, own].copy()
+        targets = scores[own, own].copy()
         np.exp(scores, out=scores)
         totals = scores.sum(axis=1)
-        loss = float(np.mean(np.log(totals) - kept, dtype=np.float64))
+        loss = float(np.mean(np.log(totals) - targets, dtype=np.float64))
         scores /= totals[:, None]
         scores[own, own] -= 1
         scores *= scores.dtype.type(SCALE / anchors)
@@ -136,10 +137,10 @@ class Probe:
     @staticmethod
     def by_word(tokens: Tokens, slopes: Singles) -> tuple[Integers, Singles]:
         """Return the words of a batch, ascending, and the gradient by the vector of each."""
-        there = tokens < WORDS
-        counts = np.maximum(there.sum(axis=1), 1).astype(np.float32)
+        is_word = tokens < WORDS
+        counts = np.maximum(is_word.sum(axis=1), 1).astype(np.float32)
         slopes = slopes / counts[:, None]
-        words, texts = tokens[there], np.nonzero(there)[0]
+        words, texts = tokens[is_word], np.nonzero(is_word)[0]
         order = np.argsort(words, kind="stable")
         words, texts = words[order], texts[order]
         first = np.flatnonzero(np.diff(words.astype(np.int64), prepend=-1))
@@ -157,7 +158,6 @@ class Probe:
         return words[first].astype(np.int64), found
 
     def _means(self, tokens: Tokens) -> Singles:
-        """Return the mean vector of the words of each text."""
         counts = (tokens < WORDS).sum(axis=1)
         order = np.argsort(-counts, kind="stable")
         ordered = tokens[order]
@@ -172,7 +172,7 @@ class Probe:
 
 
 def _unit(means: Singles) -> tuple[Singles, Singles]:
-    """Return unit vectors and the lengths they were divided by; 0 stays 0."""
+    """Return unit vectors and the original lengths; 0 stays 0."""
     lengths = np.sqrt((means * means).sum(axis=1, keepdims=True))
     lengths[lengths == 0] = 1
     return means / lengths, lengths

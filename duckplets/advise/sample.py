@@ -1,8 +1,8 @@
-"""Copy a sample of the split train into a corpus of its own, which goes when the probe has ended.
+"""Copy a sample of the split train into a temporary corpus.
 
     the corpus ─families of train, whole→ records, first windows, labels ─split→ train and test
 
-So arms draw by the recipes, laws and runs that the corpus has, and nothing is written into it.
+So arms use the recipes, rules and runs of the corpus, and the corpus is only read.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from duckplets.recipes.recipes import TripletRecipe
 
 DEPTH = 32  # candidates of an anchor
 
-_TABLES = {  # macros of recipes follow from versions and sources, so these come first
+_TABLES = {  # macros of recipes need versions and sources, so these come first
     "corpus_versions": "corpus/compact/whole",
     "sources": "corpus/compact/of_sources",
     "records": "corpus/compact/of_records",
@@ -42,7 +42,7 @@ _TABLES = {  # macros of recipes follow from versions and sources, so these come
 def sampled(
     corpus: CorpusFile, sources: list[str], *, most: int, queries: int, seed: int
 ) -> Iterator[Any]:
-    """Yield a corpus of at most ``most`` records of train, some families of which are its test."""
+    """Yield a corpus of at most ``most`` records of train; some of their families are its test."""
     from duckplets.corpus.corpus import Corpus
 
     external_files.check(corpus.database)
@@ -52,18 +52,18 @@ def sampled(
     ):
         anchors = _fill(corpus, sample, {"sources": sources, "most": most, "seed": str(seed)})
         test = min(0.2, queries / max(anchors, 1))
-        own = key(seed, "advise") >> 2  # by the seed of the corpus all would be train again
+        own = key(seed, "advise") >> 2  # the seed of the corpus would put all in train again
         sample.split(1 - test, 0, test, own, keep_together="text", reassign=True)
         yield sample
 
 
-def _fill(corpus: CorpusFile, sample: CorpusFile, asked: dict[str, Any]) -> int:
-    """Copy what a sample has; return its records, without documents of collections."""
+def _fill(corpus: CorpusFile, sample: CorpusFile, parameters: dict[str, Any]) -> int:
+    """Copy the rows of a sample; return its records, without documents of collections."""
     new = sample.database
     with closing(corpus.database.cursor()) as reader:
-        reader.run("advise/sample/choose", asked)
+        reader.run("advise/sample/choose", parameters)
         chosen = int(reader.run("corpus/compact/count", {"table": "kept_records"})[0][0])
-        reader.run("advise/sample/documents", asked)
+        reader.run("advise/sample/documents", parameters)
         reader.run("advise/sample/sources")
         for name, statement in _TABLES.items():
             is_any = statement.startswith("corpus/")
@@ -74,8 +74,8 @@ def _fill(corpus: CorpusFile, sample: CorpusFile, asked: dict[str, Any]) -> int:
 def mined(
     sample: CorpusFile, recipe: TripletRecipe, sources: list[str], by: Scorer
 ) -> tuple[int, list[str]]:
-    """Mine the train of a sample; return its anchors, and why sources without any have none."""
-    database, anchors, without = sample.database, 0, list[str]()
+    """Mine the train of a sample; return its anchors, and reasons of sources without anchors."""
+    database, anchors, reasons = sample.database, 0, list[str]()
     version = current_version(database)
     with store.writing(database) as folder:
         for source in sources:
@@ -83,8 +83,8 @@ def mined(
             job = Job(**where, database=database, scorer=by, depth=DEPTH, recipe=recipe, work=QUIET)
             found = job.run(folder)
             if isinstance(found, str):
-                without.append(found)
+                reasons.append(found)
             else:
                 anchors += found.anchors
         show(database)
-    return anchors, without
+    return anchors, reasons

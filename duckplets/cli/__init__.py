@@ -1,14 +1,14 @@
 """The command line: ``duckplets COMMAND CORPUS …``.
 
-One module per step of the work; ``app`` holds what commands share. Modules that load DuckDB or
-Arrow are imported inside the commands: ``duckplets --help`` takes 0.1 s.
+Each step of the work has one module; ``app`` has the code that commands share. Commands import
+modules that load DuckDB or Arrow themselves: ``duckplets --help`` takes 0.1 s.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING, Any
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-# Commands by purpose: module, and summary, so that listing them imports no module. The function
-# has the command's name.
+# Commands by purpose: module and summary. A list of commands imports no module. The function has
+# the command's name.
 _COMMANDS: dict[str, dict[str, tuple[str, str]]] = {
     "Bring text in": {
-        "demo": ("demo", "Do the main job on text that every Python ships."),
-        "ingest": ("ingest", "Store the records of files, through gates or without."),
+        "demo": ("demo", "Show the main job on text that Python contains."),
+        "ingest": ("ingest", "Store the records of files, with or without quality gates."),
         "split": ("ingest", "Assign every record to train, validation or test."),
-        "quality": ("quality", "Count what gates accepted and rejected, and judge again."),
-        "deduplicate": ("quality", "Find records whose texts are equal or nearly so."),
-        "decontaminate": ("quality", "Find records that an evaluation set shares text with."),
+        "quality": ("quality", "Count accepted and rejected rows, or change thresholds."),
+        "deduplicate": ("quality", "Find records with equal or almost equal texts."),
+        "decontaminate": ("quality", "Find records that share text with an evaluation set."),
     },
     "Look": {
-        "status": ("maintenance", "Show what is in a corpus, as a page too."),
-        "show": ("show", "Show records, samples, recipes, or mined negatives."),
-        "search": ("mining", "Show the sections that fit a text best."),
-        "sql": ("sql", "Print the rows of a query, or the statement of a recipe's pool."),
+        "status": ("maintenance", "Show the contents of a corpus, as text or as a page."),
+        "show": ("show", "Show records, samples, recipes or mined negatives."),
+        "search": ("mining", "Show the sections most similar to a text."),
+        "sql": ("sql", "Print the rows of a query, or the SQL of a recipe's pool."),
     },
     "Negatives": {
-        "embed": ("tokens", "Give a vector to every text that has none yet."),
-        "mine": ("mining", "Mine hard negatives, where they are missing."),
-        "advise": ("mining", "Say which negatives are worth training with, by a small probe."),
+        "embed": ("tokens", "Compute a vector for every text that has none."),
+        "mine": ("mining", "Mine missing hard negatives."),
+        "advise": ("mining", "Recommend negatives for training, by a small experiment."),
         "export": ("mining", "Write mined negatives, an evaluation set or all records to a file."),
     },
     "Train": {
-        "forecast": ("forecast", "Print what a run will draw, or what a mixture alters."),
+        "forecast": ("forecast", "Predict the samples of a run, or the effect of a mixture."),
         "sample": ("sample", "Write samples as JSON lines or Parquet."),
-        "runs": ("runs", "List saved runs, print the ids they served, or forget one."),
-        "verify": ("proof", "Make a run again from raw sources, and compare its batches."),
+        "runs": ("runs", "List saved runs, print the ids they served, or delete one."),
+        "verify": ("runs", "Repeat a run from raw sources, and compare its batches."),
         "shard": ("tokens", "Write the texts of a corpus as token shards, and verify them."),
     },
     "Keep in order": {
         "remove": ("maintenance", "Remove a source from the newest version of a corpus."),
-        "prepare": ("maintenance", "Make the snapshot of a corpus, store recipes, or compact it."),
+        "prepare": ("maintenance", "Build the snapshot of a corpus, store recipes, or compact it."),
         "doctor": ("maintenance", "Check the environment and a corpus."),
     },
 }
@@ -64,8 +64,8 @@ _HELP = (
     "    duckplets sample faq.duckdb --steps 10 --save"
 )
 
-# DuckDB imports these to tell what it is given, which takes 0.4 and 0.2 s. These commands give it
-# neither, and run no code of others that may need them.
+# DuckDB imports these to recognise its arguments, in 0.4 and 0.2 s. The commands below pass no such
+# objects to it, and run no code of others that may need them.
 _SPARED = ("pandas", "pyarrow.dataset")
 _SPARING = {
     *("deduplicate", "doctor", "forecast", "prepare", "quality", "remove", "runs", "show"),
@@ -74,7 +74,7 @@ _SPARING = {
 _COMPLETE = "_DUCKPLETS_COMPLETE"  # set by the shell for completion
 
 
-if not TYPE_CHECKING:  # a type checker that saw this would let every misspelt name pass
+if not TYPE_CHECKING:  # with it a type checker would accept every misspelt name
 
     def __getattr__(name: str) -> Any:
         """Build the application on first use: Typer takes 0.2 s to load."""
@@ -85,7 +85,7 @@ if not TYPE_CHECKING:  # a type checker that saw this would let every misspelt n
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line with arguments, by default those of the process, and exit.
+    """Run the command line with arguments, by default ``sys.argv``, and exit.
 
     Raises:
         SystemExit: With the exit code.
@@ -93,13 +93,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         from duckplets.cli.app import global_first, run
 
-        given = list(sys.argv[1:] if arguments is None else arguments)
+        words = list(sys.argv[1:] if arguments is None else arguments)
+        called = [word for word in global_first(words) if word != "--debug"]
         if arguments is None:  # the process is ours
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # NumPy would start unused threads
-        called = [each for each in global_first(given) if each != "--debug"]
-        if arguments is None and _SPARING.intersection(called):
-            sys.meta_path.insert(0, _Missing())
-        run(_application(None if _COMPLETE in os.environ else called), given)
+            if _SPARING.intersection(called):
+                sys.meta_path.insert(0, _Missing())
+        run(_application(None if _COMPLETE in os.environ else called), words)
     except KeyboardInterrupt:  # while modules load; later the boundary handles it
         if sys.stderr is not None:
             print("interrupted", file=sys.stderr)
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 class _Missing(MetaPathFinder):
-    """Let what commands are spared be missing in this process."""
+    """Hide the slow modules from DuckDB in this process."""
 
     def find_spec(self, name: str, *_: object) -> None:
         if name in _SPARED:
@@ -115,7 +115,7 @@ class _Missing(MetaPathFinder):
 
 
 def _application(called: Sequence[str] | None = None) -> typer.Typer:
-    """Return the application with the commands that words need; Typer takes 3 ms for each."""
+    """Return the application with the commands that a call needs; Typer takes 3 ms for each."""
     from duckplets.cli.app import Command, new_app, start
 
     words = [*(called or ()), "", "", ""]
@@ -128,11 +128,6 @@ def _application(called: Sequence[str] | None = None) -> typer.Typer:
         if is_list:
             made.command(name, help=summary)(lambda: None)
         else:
-            made.command(name, cls=Command)(_function(f"{home}.{name}"))
+            function = getattr(import_module(f"duckplets.cli.{home}"), name)
+            made.command(name, cls=Command)(function)
     return made
-
-
-def _function(place: str) -> Callable[..., None]:
-    module, _, name = place.partition(".")
-    function: Callable[..., None] = getattr(import_module(f"duckplets.cli.{module}"), name)
-    return function

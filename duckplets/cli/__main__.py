@@ -1,4 +1,4 @@
-"""``python -m duckplets.cli``: the command line where the script is not installed."""
+"""``python -m duckplets.cli``: the command line without the installed script."""
 
 from duckplets.cli import main
 

@@ -1,9 +1,9 @@
 """Register commands, run them, and turn errors into one line and an exit code.
 
-Data goes to stdout, messages and progress to stderr. Exit codes: 0; 1 for an error (one line on
-stderr, a traceback only with ``--debug``); 2 for wrong usage (Typer's); 130 after Ctrl-C and 141
-when the reader of stdout is gone, as in a shell. Values from outside are escaped by
-``duckplets.base.sanitize``. Error messages name arguments as in Python.
+Data goes to stdout, messages and progress to stderr. An error is one line on stderr, with a
+traceback only with ``--debug``. Exit codes: 0; 1 for an error; 2 for wrong usage (Typer's); 130
+after Ctrl-C; 141 if the reader of stdout closed it, as in a shell. ``duckplets.base.sanitize``
+escapes values from outside. Error messages name arguments as in Python.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _log_file: Path | None = None
 
 
 def new_app(description: str, panels: Mapping[str, Sequence[str]] | None = None) -> typer.Typer:
-    """Return a command group with plain help, or with panels of commands the application."""
+    """Return a command group with plain help; with ``panels``, the whole application."""
     return typer.Typer(
         cls=type("_Panels", (_Group,), {"panels": panels or {}}),
         help=description,
@@ -84,16 +84,16 @@ class _Group(TyperGroup):
 
     def format_commands(self, context: Any, formatter: Any) -> None:
         for title, names in (self.panels or {"Commands": list(self.commands)}).items():
-            there = [(name, self.commands[name]) for name in names if name in self.commands]
-            most = formatter.width - 6 - max((len(name) for name, _ in there), default=0)
-            if there:
+            known = [(name, self.commands[name]) for name in names if name in self.commands]
+            most = formatter.width - 6 - max((len(name) for name, _ in known), default=0)
+            if known:
                 with formatter.section(title):
-                    rows = [(name, command.get_short_help_str(most)) for name, command in there]
+                    rows = [(name, command.get_short_help_str(most)) for name, command in known]
                     formatter.write_dl(rows)
 
     def resolve_command(self, context: Any, args: list[str]) -> Any:
-        if args and (said := sentence(f"duckplets {args[0]}")):
-            raise _USAGE_ERROR(said, context)
+        if args and (message := sentence(f"duckplets {args[0]}")):
+            raise _USAGE_ERROR(message, context)
         return super().resolve_command(context, args)
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
@@ -106,17 +106,22 @@ class _Group(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command whose many options stand under headings in its help."""
+    """A command whose help lists many options under headings."""
 
     def collect_usage_pieces(self, context: Any) -> list[str]:
         """Return the words of a call."""
-        return [self.options_metavar or "", *(_place(p) for p in self.params if _is_place(p))]
+        places = [param for param in self.params if _is_place(param)]
+        names = [f"{param.metavar}{'…' if param.nargs != 1 else ''}" for param in places]
+        return [
+            self.options_metavar or "",
+            *(n if p.required else f"[{n}]" for n, p in zip(names, places, strict=True)),
+        ]
 
     def format_options(self, context: Any, formatter: Any) -> None:
-        """Write the options, where there are many under headings."""
-        every: list[Any] = self.get_params(context)
-        options = [param for param in every if not _is_place(param)]
-        places = [(param.metavar, param.help) for param in every if _is_place(param)]
+        """Write the options, under headings if the command has many."""
+        params: list[Any] = self.get_params(context)
+        options = [param for param in params if not _is_place(param)]
+        places = [(param.metavar, param.help) for param in params if _is_place(param)]
         sections: dict[str, list[tuple[str, str]]] = {"Arguments": places, "Options": []}
         sections |= {heading: [] for heading in _HEADINGS}
         for param in options:
@@ -131,11 +136,6 @@ class Command(TyperCommand):
 
 def _is_place(param: Any) -> bool:
     return bool(param.param_type_name == "argument")
-
-
-def _place(param: Any) -> str:
-    name = param.metavar + ("…" if param.nargs != 1 else "")
-    return name if param.required else f"[{name}]"
 
 
 def _print_version(wanted: bool) -> None:
@@ -160,11 +160,11 @@ def start(
         typer.Option(
             "--log-file",
             metavar="FILE",
-            help="Log stages, counts and errors there, no texts: 5 MB, and five earlier files.",
+            help="Log stages, counts and errors to a file, without texts. Five earlier files stay.",
         ),
     ] = None,
 ) -> None:
-    """Handle the options that stand anywhere in a command line."""
+    """Handle the options that are allowed anywhere in a command line."""
     global _debug, _log_file
     _debug, _log_file = debug, log_file
 
@@ -205,7 +205,7 @@ def existing(corpus: Path) -> Path:
 
 
 def search_here() -> None:
-    """Let ``module:function`` be found in the working folder, after all that is installed."""
+    """Search ``module:function`` in the working folder too, after installed modules."""
     with suppress(OSError):  # it was deleted
         if (here := os.getcwd()) not in sys.path:
             sys.path.append(here)
@@ -215,13 +215,13 @@ def corpus_at(path: Path, *, read_only: bool = False) -> Corpus:
     """Open an existing corpus."""
     from duckplets.corpus.corpus import Corpus
 
-    # Of a small file a second thread costs more than it saves: a sixth of what `status` takes.
+    # For a small file a second thread costs more than it saves: a sixth of the time of `status`.
     threads = 1 if read_only and existing(path).stat().st_size < _SMALL else None
     return as_typed(Corpus(existing(path), read_only=read_only, threads=threads), path)
 
 
 def as_typed(corpus: Corpus, path: Path) -> Corpus:
-    """Return a corpus that messages name as it was typed: a command stays in its folder."""
+    """Return a corpus whose messages show the path as typed: a command stays in its folder."""
     corpus.path = corpus.database.path = path
     return corpus
 
@@ -275,8 +275,8 @@ def _harmless_usage() -> Iterator[None]:
 
 
 def _of_key(option: str, context: Any) -> str | None:
-    """Return how to give an option that is a key of a run, in a command with --set."""
-    if not any("--set" in of.opts for of in context.command.params):
+    """Return how to write an option that is a key of a run, if the command has --set."""
+    if not any("--set" in param.opts for param in context.command.params):
         return None
     from duckplets.corpus.run_file import keys
 
@@ -285,7 +285,7 @@ def _of_key(option: str, context: Any) -> str | None:
 
 
 def _reserve_streams() -> None:
-    """Let closed standard streams lead nowhere: a corpus would get their descriptors."""
+    """Open closed standard streams to nowhere: a corpus would get their descriptors."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -297,14 +297,14 @@ def _reserve_streams() -> None:
 
 
 def _give_up_stdout() -> None:
-    """Discard what stdout still buffers: Python would write it at exit and print a traceback."""
+    """Discard the buffer of stdout: Python would write it at exit and print a traceback."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _text_of(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
-        where = error.filename2 or error.filename  # of a renaming what the user knows
+        where = error.filename2 or error.filename  # after renaming: the name the user knows
         if where is None and error.errno in _UNWRITTEN:
             where = "stdout"  # other writers name their file
         return f"{where}: {error.strerror}" if where else error.strerror
@@ -321,7 +321,7 @@ def _text_of(error: Exception) -> str:
 
 
 def global_first(arguments: Sequence[str]) -> list[str]:
-    """Move the options of all commands to the front: they may stand anywhere."""
+    """Move the options of all commands to the front: they are allowed anywhere."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     first, rest, words = list[str](), list[str](), iter(arguments[:end])
     for word in words:

@@ -1,11 +1,11 @@
 """Run a statement in a child process that has a limit on memory and on time.
 
-question ─stdin→ child: open the corpus, run, cut ─stdout→ lines
+request ─stdin→ child: open the corpus, run, cut ─stdout→ lines
 
-DuckDB's memory limit leaves out the values that a function makes, and DuckDB cannot interrupt a
+DuckDB's memory limit excludes the values that a function makes, and DuckDB cannot interrupt a
 function. So ``repeat('x', 2000000000)`` fills the memory of its process. A child takes a second of
-processor time to start. macOS and Windows have no limit on the address space: there only the clock
-ends a child.
+processor time to start. macOS and Windows cannot limit the address space; only the clock ends a
+child on these systems.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from duckplets.base.sanitize import size
 from duckplets.errors import DeadlineError, DuckpletsError, QueryError
 
 _MEMORY = 4 << 30  # bytes of address space; an idle child with four threads has 0.9 GB
-_LONGER = 1.25  # the clock is later than the deadline of the statement, whose error says more
+_LONGER = 1.25  # the clock comes after the statement's own deadline: its error says more
 
 
 def lines(
     function: str,
     corpus: Path,
-    given: dict[str, Any],
+    parameters: dict[str, Any],
     *,
     seconds: float = STATEMENT_TIMEOUT,
     memory: int = _MEMORY,
 ) -> Iterator[bytes]:
-    """Yield what ``MODULE:FUNCTION`` of this package returns for a corpus, from a child process.
+    """Yield the lines that ``MODULE:FUNCTION`` returns for a corpus, from a child process.
 
     Raises:
         DeadlineError: It took too long, and its process was ended.
         QueryError: It needed too much memory, and its process was ended.
-        DuckpletsError: What the function raised.
+        DuckpletsError: The function raised it.
     """
-    asked = {"function": function, "corpus": str(corpus), "given": given}
+    request = {"function": function, "corpus": str(corpus), "parameters": parameters}
     command = [sys.executable, "-P", "-m", "duckplets.cli.bounded"]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
@@ -63,7 +63,7 @@ def lines(
         assert child.stdout  # noqa: S101
         try:
             with suppress(BrokenPipeError), closing(child.stdin) as stdin:
-                stdin.write(json.dumps(asked | {"seconds": seconds, "memory": memory}).encode())
+                stdin.write(json.dumps(request | {"seconds": seconds, "memory": memory}).encode())
             head = child.stdout.readline()
             if failed := json.loads(head or "{}"):
                 raise getattr(errors, failed["kind"])(failed["message"])
@@ -71,16 +71,14 @@ def lines(
             code = child.wait()
         finally:
             child.kill()
-    way = "ask for less, or use Corpus.sql, which has no process of its own"
+    way = "request less, or use Corpus.sql, which needs no child process"
     if code == 1 and not head:
         raise DeadlineError(
-            f"the statement ran longer than {_LONGER * seconds:g} seconds, and its process was "
-            f"ended; {way}"
+            f"the statement ran longer than {_LONGER * seconds:g} seconds, so it was ended; {way}"
         )
     if code:
         raise QueryError(
-            f"the statement needs more than {size(memory)} of memory, and its process was ended; "
-            f"{way}"
+            f"the statement needs more than {size(memory)} of memory, so it was ended; {way}"
         )
 
 
@@ -88,16 +86,16 @@ def lines(
 
 
 def _main() -> None:
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends this process
     with open(os.devnull, "w") as nowhere:
-        # Ends the process while a function keeps Python's lock, or after the parent was killed.
-        faulthandler.dump_traceback_later(_LONGER * asked["seconds"], exit=True, file=nowhere)
+        # It ends the process even while a function has Python's lock, or after the parent's death.
+        faulthandler.dump_traceback_later(_LONGER * request["seconds"], exit=True, file=nowhere)
         with suppress(ImportError, AttributeError, ValueError, OSError):  # no such limit here
             import resource
 
-            resource.setrlimit(resource.RLIMIT_AS, (asked["memory"], asked["memory"]))
-        answer, first, failed = _answer(**asked), b"", {}
+            resource.setrlimit(resource.RLIMIT_AS, (request["memory"], request["memory"]))
+        answer, first, failed = _answer(**request), b"", {}
         try:
             first = next(answer, b"")
         except DuckpletsError as error:
@@ -109,14 +107,14 @@ def _main() -> None:
         except Exception as error:
             message = f"this should not happen, please report it: {type(error).__name__}: {error}"
             failed = {"kind": "DuckpletsError", "message": message}
-        faulthandler.cancel_dump_traceback_later()  # a slow reader has its time
+        faulthandler.cancel_dump_traceback_later()  # a reader may be slow
         sys.stdout.buffer.write(f"{json.dumps(failed)}\n".encode())
         sys.stdout.buffer.write(first)
         sys.stdout.buffer.writelines(answer)
 
 
 def _answer(
-    function: str, corpus: str, given: dict[str, Any], seconds: float, memory: int
+    function: str, corpus: str, parameters: dict[str, Any], seconds: float, memory: int
 ) -> Iterator[bytes]:
     from duckplets.cli.app import as_typed, existing
     from duckplets.corpus.corpus import Corpus
@@ -127,7 +125,7 @@ def _answer(
     with Corpus(
         existing(path), read_only=True, threads=threads, statement_timeout=seconds
     ) as opened:
-        yield from made(as_typed(opened, path), **given)
+        yield from made(as_typed(opened, path), **parameters)
 
 
 if __name__ == "__main__":

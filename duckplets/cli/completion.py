@@ -1,7 +1,7 @@
 """Shell completion of names in a corpus: sources, recipes, saved runs and tags.
 
-Nothing is written, and a file that is missing, locked, damaged or of another schema offers nothing.
-Names that a shell would interpret are not offered: they come from data nobody has checked.
+Completion only reads. A file that is missing, locked, damaged or of another schema offers no names.
+Names with characters that a shell interprets are not offered: the data is not trusted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"\w[\w@%+./-]*")  # no character is special to a shell
 
 
 def splits(context: typer.Context, incomplete: str) -> list[str]:
-    """Offer the splits where free text is allowed."""
+    """Offer the splits."""
     return _fitting(_SPLITS, incomplete)
 
 
@@ -35,7 +35,7 @@ def sources(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def recipes(context: typer.Context, incomplete: str) -> list[str]:
-    """Offer the stored recipes of the corpus and those of its sources."""
+    """Offer the stored recipes of the corpus and the recipes of its sources."""
     return _fitting(_read(_path(context, "corpus"), _recipes), incomplete)
 
 
@@ -61,8 +61,8 @@ def _saved(context: typer.Context) -> list[tuple[str, str | None]]:
     from duckplets.runs.state import state_path
 
     corpus, sets = _path(context, "corpus"), context.params.get("changes") or ()
-    given = [state for of in sets if (state := of.removeprefix("options."))[:6] == "state="]
-    state = Path(given[-1][6:].strip("'\"")).expanduser() if given else None
+    states = [key for text in sets if (key := text.removeprefix("options."))[:6] == "state="]
+    state = Path(states[-1][6:].strip("'\"")).expanduser() if states else None
     return _read(state or (corpus and state_path(corpus)), _cursors)
 
 
@@ -87,13 +87,13 @@ def _newest(database: Database) -> dict[str, int]:
 
 
 def _path(context: typer.Context, name: str) -> Path | None:
-    given = context.params.get(name)
-    if given is None and name == "corpus":  # as after an option without its value
-        given = next(iter(context.args), None)
-    return Path(os.path.expanduser(given)) if isinstance(given, str | Path) else None
+    path = context.params.get(name)
+    if path is None and name == "corpus":  # as after an option without its value
+        path = next(iter(context.args), None)
+    return Path(os.path.expanduser(path)) if isinstance(path, str | Path) else None
 
 
-def _read(path: Path | None, what: Callable[[Database], list[Any]]) -> list[Any]:
+def _read(path: Path | None, names: Callable[[Database], list[Any]]) -> list[Any]:
     """Return names from a file; none if it cannot be read at once."""
     if path is None or not path.is_file():
         return []
@@ -101,8 +101,8 @@ def _read(path: Path | None, what: Callable[[Database], list[Any]]) -> list[Any]
 
     try:
         with closing(Database.open(path, read_only=True, threads=1)) as database:
-            return what(database)
-    except Exception:  # the next command reports what is wrong
+            return names(database)
+    except Exception:  # the next command reports the error
         return []
 
 

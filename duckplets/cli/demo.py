@@ -1,8 +1,8 @@
-"""The command `demo`: the main job, end to end, on text that every Python ships.
+"""The command `demo`: the main job, end to end, on text that Python contains.
 
-Two sources: *topics* are the chapters behind ``help()``, title and text; *docstrings* are those of
-public functions and classes of the standard library, signature and docstring. Both come in the
-same order on every run of the same Python, so demo samples can be compared.
+The source *topics* has the chapters of ``help()``, with title and text. The source *docstrings* has
+public functions and classes of the standard library, with signature and docstring. Runs of the same
+Python have the same order of records, so demo samples can be compared.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _MODULES = (
 
 @command()
 def demo(keep: Path | None = None) -> None:
-    """Do the main job on text that every Python ships.
+    """Show the main job on text that Python contains.
 
-    It ingests, splits, mines, samples, saves and resumes. The corpus is made in a temporary
-    folder, unless it is to be kept.
+    The command ingests, splits, mines, samples, saves and resumes. The corpus is in a temporary
+    folder, unless --keep names a file.
 
     Args:
-        keep: Keep the corpus, in a new file.
+        keep: Keep the corpus in a new file.
 
     Example:
         duckplets demo --keep demo.duckdb
@@ -68,15 +68,15 @@ def demo(keep: Path | None = None) -> None:
     with tempfile.TemporaryDirectory(prefix="duckplets-") as folder:
         _walk(Path(folder) / "demo.duckdb" if keep is None else keep)
     if keep is None:
-        tell("The corpus is gone again; keep it with: duckplets demo --keep demo.duckdb")
+        tell("The corpus was temporary; to keep it: duckplets demo --keep demo.duckdb")
     corpus = "demo.duckdb" if keep is None else str(keep)
     tell(
-        "What to do next:",
+        "Next steps:",
         f"  duckplets status {corpus}",
         f"  duckplets sample {corpus} --batch-size 4",
         f"  duckplets search {corpus} 'sort a list'",
         f"  duckplets sql {corpus} anchor_context",
-        "and with text of your own:",
+        "With your own text:",
         "  duckplets ingest faq.duckdb faq.csv --anchor question --positive answer",
         "  duckplets split faq.duckdb",
         "  duckplets sample faq.duckdb --steps 10 --save --out first.parquet",
@@ -84,7 +84,6 @@ def demo(keep: Path | None = None) -> None:
 
 
 def _walk(path: Path) -> None:
-    """Do the main job in a new corpus: ingest, split, mine, sample, save, resume."""
     from duckplets.corpus.corpus import Corpus
     from duckplets.corpus.resume import resume
 
@@ -104,23 +103,23 @@ def _walk(path: Path) -> None:
     with resume(path) as sampler:
         is_equal = next(sampler).table.equals(unbroken.table)
     equal = "equals" if is_equal else "DIFFERS FROM"
-    say(f"resume: the batch of step {step} {equal} that of the unbroken run")
+    say(f"resume: the batch of step {step} {equal} the batch of the unbroken run")
     for i, row in enumerate(batch.table.slice(0, _SHOWN).to_pylist()):
         tell("", f"triplet {i + 1}, source {row['source']}, recipe {row['recipe']}")
         for slot in ("anchor", "positive", "negative"):
             tell(f"  {slot:<9} {shorten(row[slot], _WIDTH, placeholder='…')}")
         score = row["negative_score"]
         how = f"{row['negative_by']}, score {score:.2f}" if score else row["negative_by"]
-        tell(f"  chosen by {how}")
+        tell(f"  drawn by {how}")
     tell("")
 
 
 def topics() -> list[dict[str, str]]:
-    """Return the chapters behind ``help()``: ``topic``, ``title`` and ``text``."""
+    """Return the chapters of ``help()``: ``topic``, ``title`` and ``text``."""
     try:
         from pydoc_data.topics import topics as chapters
     except ImportError as error:
-        raise SourceError(f"this Python comes without its help texts: {error}") from error
+        raise SourceError(f"this Python has no help texts: {error}") from error
     found = []
     for topic, chapter in sorted(chapters.items()):
         title, _, text = chapter.strip().partition("\n")
@@ -161,13 +160,12 @@ def _ingest(corpus: Corpus) -> None:
 
 
 def _mine(corpus: Corpus) -> None:
-    """Mine hard negatives for the default recipes."""
     from duckplets.search.analyzer_settings import Terms
 
     try:
         mined = corpus.mine(progress=False)
     except ExtensionError:
-        say("mine: without stemming, for DuckDB's fts extension is not here; duckplets doctor")
+        say("mine: no stemming, because DuckDB's fts extension is missing; see duckplets doctor")
         mined = corpus.mine(terms=Terms(stemmer="none"), progress=False)
     say(f"mine: {mined.candidates:,} hard negatives for {mined.anchors:,} anchors, by BM25")
 
@@ -181,16 +179,11 @@ def _documented(module: ModuleType) -> Iterator[dict[str, str]]:
             continue
         if not listed and getattr(value, "__module__", None) != module.__name__:
             continue  # imported from elsewhere
-        doc = inspect.cleandoc(_own_docstring(value))
-        if doc:
+        doc = value.__dict__.get("__doc__") if inspect.isclass(value) else value.__doc__
+        if isinstance(doc, str) and (doc := inspect.cleandoc(doc)):
             name = f"{module.__name__}.{attribute}"
             signature = name + _signature(value)
             yield {"name": name, "module": module.__name__, "signature": signature, "doc": doc}
-
-
-def _own_docstring(value: Any) -> str:
-    doc = value.__dict__.get("__doc__") if inspect.isclass(value) else value.__doc__
-    return doc if isinstance(doc, str) else ""
 
 
 def _signature(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The command `forecast`: what a run will draw, or what another mixture changes."""
+"""The command `forecast`: predict the samples of a run, or the effect of another mixture."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def forecast(
     against: list[str] | None = None,
     write: Path | None = None,
     json: bool = False,
-    **given: Any,
+    **settings: Any,
 ) -> None:
-    """Print what a run will draw, or what a mixture alters.
+    """Predict the samples of a run, or the effect of a mixture.
 
-    From counts alone: shares, samples, visits an anchor, warnings. Give what `sample` will be
-    given: options of a new run, or --resume for a saved one, which is forecast from its step 0. A
-    row is a recipe of a source between two changes of shares. Tokens are an expectation, by the
-    means of what is drawn from. With --against: shares before and after, and the first step whose
-    samples differ; weights that were set during a run are part of both, so `sample --resume
-    --mixture` would take it from there.
+    The forecast uses counts alone: shares, samples, visits of each anchor, warnings. Use the same
+    options as in `sample`. A saved run (--resume) is predicted from its step 0. Each row is a
+    recipe of a source between two changes of shares. Tokens are expected values, from mean lengths.
+    To compare with another mixture, --against prints the shares before and after, and the first
+    changed step. Both include weights set during the run, as a resumed `sample` with this mixture
+    does.
 
     Args:
-        steps: So many steps, from step 0. [default: to the end, or an epoch of the last phase]
-        against (SOURCE=WEIGHT,…|FILE.toml): Print instead what this mixture alters.
-        write (FILE.toml): Write a file of this run, with every key, its value and its meaning, for
-            --config.
+        steps: Predict the first N steps. [default: to the end, or an epoch of the last phase]
+        against (SOURCE=WEIGHT,…|FILE.toml): Print the changes by this mixture instead.
+        write (FILE.toml): Write a file of this run for --config, with the value and meaning of
+            every key.
 
     Example:
         duckplets forecast faq.duckdb --epochs 3
@@ -52,9 +52,9 @@ def forecast(
         duckplets forecast faq.duckdb --resume --against new.toml
         duckplets forecast faq.duckdb --batch-size 64 --negatives 4 --write run.toml
     """
-    how = opening(**given)
+    how = opening(**settings)
     if write is not None and how.resume:
-        raise typer.BadParameter("--write is of a new run: leave out --resume")
+        raise typer.BadParameter("--write is for new runs: remove --resume")
     with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened)
         found = sampler.forecast(steps)
@@ -65,14 +65,13 @@ def forecast(
         if other is not None:
             _show_difference(_difference(sampler, other), json=json)
         elif json:
-            told = {"title": found.title, "warnings": found.warnings, "ends": [*found.ends]}
-            output.print_document(told | {"rows": found.table.to_pylist()})
+            facts = {"title": found.title, "warnings": found.warnings, "ends": [*found.ends]}
+            output.print_document(facts | {"rows": found.table.to_pylist()})
         else:
             tell(*str(found).split("\n"))
 
 
 def _write(path: Path, arguments: Mapping[str, Any]) -> None:
-    """Write a run file, unless the path is taken."""
     from duckplets.corpus.run_file import written
 
     try:
@@ -86,7 +85,7 @@ def _write(path: Path, arguments: Mapping[str, Any]) -> None:
 
 
 def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
-    """Return what another mixture alters of a run, as plain values."""
+    """Return the changes of a run by another mixture, as plain values."""
     from duckplets.base.checks import MAX_POSITION
     from duckplets.runs.pool_loading import with_lengths
     from duckplets.runs.settings import schedule_of
@@ -95,7 +94,8 @@ def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
 
     before, settings = sampler.planner.schedule, sampler.settings
     if mixture.columns != settings.mixture.columns:
-        raise MixtureError("--against: shares of other columns are no others of the same")
+        columns = ", ".join(settings.mixture.columns) or "sources"
+        raise MixtureError(f"--against: the run has shares of {columns}; give shares of the same")
     mixture = replace(mixture, values=settings.mixture.values)
     mixture.check(settings.names)
     sampler.open_sources(schedule_of(replace(settings, mixture=mixture), before.events))
@@ -105,7 +105,7 @@ def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
         each = [measured(streams, fetcher.tokens_of) for streams in each]
     made = with_lengths(replace(settings, mixture=mixture), each[-1])
     after, batch = schedule_of(made, before.events), settings.global_batch
-    for streams, schedule in zip(each, after.parts, strict=True):  # it learns of epochs and tokens
+    for streams, schedule in zip(each, after.parts, strict=True):  # adds epochs and tokens to it
         planner_of(made, streams, schedule, graded=False)
     is_ordered_alike = all(
         getattr(mixture, name) == getattr(settings.mixture, name)
@@ -117,13 +117,13 @@ def _difference(sampler: Sampler, mixture: Mixture) -> dict[str, Any]:
     rows, scales = list[dict[str, Any]](), list[dict[str, Any]]()
     for start, stop in zip(steps, [*steps[1:], None], strict=True):
         ends = (start, start if stop is None else stop - 1)
-        then, now = ([of.shares(at) for at in ends] for of in (before, after))
+        old, new = ([schedule.shares(at) for at in ends] for schedule in (before, after))
         for name in before.sources:
-            shares = {"before": [of[name] for of in then], "after": [of[name] for of in now]}
+            shares = {"before": [at[name] for at in old], "after": [at[name] for at in new]}
             if shares["before"] != shares["after"]:
                 rows.append({"start": start, "stop": stop, "source": name, **shares})
     for step in sorted({0, *steps}):
-        scale, other = (of.mixture.lr_scale(step) for of in (before, after))
+        scale, other = (schedule.mixture.lr_scale(step) for schedule in (before, after))
         if scale != other:
             scales.append({"start_step": step, "before": scale, "after": other})
     is_ended = settings.epochs is not None and before.planned != after.planned
@@ -156,27 +156,23 @@ def _show_difference(found: Mapping[str, Any], *, json: bool) -> None:
 
 
 def _remarks(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines below the shares."""
     step = found["first_step"]
     for row in found["lr_scale"]:
         yield f"lr_scale from step {row['start_step']:,}: {row['before']:g}, {row['after']:g}"
     for row in found["used_up"]:
-        ends = ("none" if row[of] is None else f"{row[of]:,}" for of in ("after", "before"))
+        ends = ("none" if row[key] is None else f"{row[key]:,}" for key in ("after", "before"))
         yield "{!r} is used up at position {} instead of {}".format(row["source"], *ends)
     if step is None:
-        yield "nothing changes" + ", but lr_scale" * bool(found["lr_scale"])
+        yield "only lr_scale changes" if found["lr_scale"] else "nothing changes"
     elif found["first_position"] == 0:
-        yield "samples are others from step 0 on"
+        yield "samples differ from step 0"
     else:
         yield f"nothing changes before step {step:,} (position {found['first_position']:,})"
     if found["end_may_move"]:
-        yield (
-            "but the run ends after epochs of its sources, and other sources or shares make up "
-            "that: its end may move"
-        )
+        yield "the run ends after epochs; other sources or shares may move its end"
 
 
 def _shares(ends: list[float]) -> str:
     """Return the first and last share of a row, or one if they are equal."""
-    one, other = map(percent, ends)
-    return one if one == other else f"{one} to {other}"
+    first, last = map(percent, ends)
+    return first if first == last else f"{first} to {last}"

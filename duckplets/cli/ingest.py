@@ -1,4 +1,4 @@
-"""The commands `ingest`, with and without gates, and `split`."""
+"""The commands `ingest` and `split`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from duckplets.sources.collection import Collection
 
 _GATES = ("quality", "where", "limit")
-_ASKED = ("on_conflict", "on_error", "remap", "restart")
+_INTAKE = ("on_conflict", "on_error", "remap", "restart")
 _PARTS = ("documents", "queries", "qrels")  # of a collection
 _CHUNKING = ("max_tokens", "tokenizer")
 _COLUMNS = (
@@ -34,7 +34,7 @@ _COLUMNS = (
 @command(
     *("corpus.ingest:ingest", "sources.mapping:Mapped"),
     *("sources.formats.text_file:TextFileSource", "text.chunking:Chunking"),
-    only=" ".join(("name", *_GATES, *_ASKED, *_COLUMNS, *_CHUNKING)),
+    only=" ".join(("name", *_GATES, *_INTAKE, *_COLUMNS, *_CHUNKING)),
     places={"inputs": "SOURCE"},
     written={"pattern": "GLOB"},
 )
@@ -45,24 +45,25 @@ def ingest(
     in_place: bool = False,
     preview: int | None = None,
     json: bool = False,
-    **given: Any,
+    **settings: Any,
 ) -> None:
-    """Store the records of files, through gates or without.
+    """Store the records of files, with or without quality gates.
 
-    The corpus is created if it is new. Each SOURCE becomes a source of its own, named after its
-    file; with --name all are one. Nothing of a source is stored if it fails. Ingesting it again
-    adds new records. An interrupted import from the Hub continues by the same command.
+    The command creates a new corpus file if none exists. Each SOURCE becomes one source, named
+    after its file; --name makes all of them one source. A source that fails stores nothing.
+    Ingesting a source again adds new records. An interrupted import from the Hub continues with
+    the same command.
 
-    With --quality, --where or --limit texts go through gates, and the outcome of every row is
-    stored with its reason. Several sources are then read at the same time, and stored in the given
-    order: of equal texts the first is kept, those of the corpus come before. A finished source
-    gives only appended rows.
+    With --quality, --where or --limit texts pass through gates. The outcome of every row is stored
+    with its reason. Several sources are read at the same time, and stored in the order of the
+    arguments. Among equal texts the corpus comes first, then the first source. Reading a finished
+    source again adds only appended rows.
 
-    A BEIR folder becomes queries, documents and labels, as do documents=FILE queries=FILE
-    qrels=SPLIT:FILE: see the page on sources.
+    A BEIR folder becomes queries, documents and labels. The same is true of documents=FILE
+    queries=FILE qrels=SPLIT:FILE. See the page on sources.
 
     Rare settings (encodings, delimiters, trust, weights, gates of one source, …) are keys of a
-    file of sources; `duckplets.records.sources_file` shows it.
+    file of sources. `duckplets.records.sources_file` describes it.
 
     Args:
         inputs (SOURCE): Files, globs, folders of text, hf://org/name/config/split, s3://bucket/key
@@ -70,7 +71,7 @@ def ingest(
             .yaml), or - for JSON lines on stdin.
         format (FORMAT): csv, json, jsonl, parquet, …. [default: by the suffix]
         in_place: Leave the texts in their Parquet files, which must stay unchanged.
-        preview: Only show the first N rows as records; nothing is stored.
+        preview: Show the first N rows as records, and store nothing.
 
     Example:
         duckplets ingest faq.duckdb faq.csv --anchor question --positive answer
@@ -92,23 +93,23 @@ def ingest(
 
     if corpus.suffix[1:].lower() in FORMATS:
         raise typer.BadParameter(f"{corpus} is no corpus: give the corpus first, NAME.duckdb")
-    columns = {name: given[name] for name in _COLUMNS if name in given}
+    columns = {name: settings[name] for name in _COLUMNS if name in settings}
     if "pattern" in columns:
         columns["pattern"] = tuple(columns["pattern"])
     search_here()
     collection = None if format else _collection(inputs, columns)
     found: dict[str, Any] = {}
     if collection is None:
-        found = _sources(inputs, format, given.get("name"), columns)
+        found = _sources(inputs, format, settings.get("name"), columns)
     elif preview is not None:
         parts = collection.parts(Limits())
         named = () if isinstance(parts.documents, str) else (("documents", parts.documents),)
         found = dict([*named, ("queries", parts.queries)])
     if preview is not None:
-        _preview(found, preview, given.get("on_error"), json=json)
+        _preview(found, preview, settings.get("on_error"), json=json)
         return
-    judged = {name: given.get(name) for name in _GATES}
-    asked = {name: given[name] for name in _ASKED if name in given}
+    gates = {name: settings.get(name) for name in _GATES}
+    intake = {name: settings[name] for name in _INTAKE if name in settings}
     reports: dict[str, IngestReport] = {}
 
     def each(name: str, report: Any) -> None:
@@ -118,20 +119,20 @@ def ingest(
     is_new = not corpus.exists()
     with as_typed(Corpus(corpus), corpus) as opened:
         try:
-            _set_chunking(opened, {name: given[name] for name in _CHUNKING if name in given})
+            _set_chunking(opened, {name: settings[name] for name in _CHUNKING if name in settings})
             options = IngestOptions(in_place=in_place)
             if collection is None:
-                ingest_several(opened, found, {}, judged, asked, options=options, each=each)
+                ingest_several(opened, found, {}, gates, intake, options=options, each=each)
             else:
-                own = {**judged, **asked, "name": given.get("name")}
+                own = {**gates, **intake, "name": settings.get("name")}
                 report = opened.ingest(collection, options=options, **own)
                 say(*str(report).splitlines())
                 reports.update(report.parts)
         except KeyboardInterrupt:
-            for kept in opened.unfinished():
+            for unfinished in opened.unfinished():
                 say(
-                    f"stored of {kept['source']}: {counted(kept['rows'], 'row')}; the same command "
-                    f"continues there, and --restart discards them"
+                    f"stored {counted(unfinished['rows'], 'row')} of {unfinished['source']}; the "
+                    f"same command continues there, and --restart discards them"
                 )
             raise
         finally:
@@ -141,13 +142,13 @@ def ingest(
                     file.unlink(missing_ok=True)  # while the lock is still held
 
 
-def _collection(given: Sequence[str], columns: Mapping[str, Any]) -> Collection | None:
-    """Return the collection that arguments name by parts, or a folder; None for other sources."""
+def _collection(inputs: Sequence[str], columns: Mapping[str, Any]) -> Collection | None:
+    """Return the collection named by its parts or its folder; None for other sources."""
     from duckplets.sources.collection import Collection, collection_of
 
     parts: dict[str, Any] = {}
     others = []
-    for argument in given:
+    for argument in inputs:
         part, sign, place = argument.partition("=")
         if not sign or part not in _PARTS or Path(argument).exists():
             others.append(argument)
@@ -160,61 +161,60 @@ def _collection(given: Sequence[str], columns: Mapping[str, Any]) -> Collection 
         found[name] = place if name is None else file
     if not parts:
         return (
-            collection_of(given[0], dict(columns))
-            if len(given) == 1 and given[0] != STDIN
+            collection_of(inputs[0], dict(columns))
+            if len(inputs) == 1 and inputs[0] != STDIN
             else None
         )
     if others:
         raise typer.BadParameter(
-            f"{others[0]}: documents=, queries=, qrels= are all of a collection"
+            f"{others[0]}: give documents=, queries= and qrels= without other sources"
         )
     if columns:
-        raise typer.BadParameter(f"{next(iter(columns))}: a collection's columns tell its layout")
+        raise typer.BadParameter(f"{next(iter(columns))}: a collection has fixed columns")
     alone = {name: parts[name][None] for name in ("documents", "queries") if name in parts}
     return Collection(**alone, qrels=parts.get("qrels"))
 
 
 def _sources(
-    given: Sequence[str], form: str | None, name: str | None, columns: Mapping[str, Any]
+    inputs: Sequence[str], form: str | None, name: str | None, columns: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the sources that arguments name, by name."""
     from duckplets.records.sources_file import load_sources
     from duckplets.sources.by_path import format_of, source_at
 
     if form is not None and form not in FORMATS:
         known = f"{nearest(form, FORMATS)}: give one of {', '.join(FORMATS)}"
         raise typer.BadParameter(f"--format {form}{known}")
-    files = [each for each in given if Path(each).suffix.lower() in DATA_SETS]
+    files = [path for path in inputs if Path(path).suffix.lower() in DATA_SETS]
     if files and (name or form or columns):
-        raise typer.BadParameter(f"{files[0]} says names and columns of its sources itself")
+        raise typer.BadParameter(f"{files[0]} has the names, formats and columns of its sources")
     is_text = "pattern" in columns
     if name is not None:
-        forms = {format_of(each, form, is_text=is_text) for each in given}
+        forms = {format_of(path, form, is_text=is_text) for path in inputs}
         if len(forms) > 1:
             raise SourceError(
-                f"--name {name}: these are of several formats, {', '.join(sorted(forms))}; ingest "
-                f"those of one at a time"
+                f"--name {name}: the files have several formats, {', '.join(sorted(forms))}; "
+                f"ingest one format at a time"
             )
-        place = given[0] if len(given) == 1 else [*given]
+        place = inputs[0] if len(inputs) == 1 else [*inputs]
         return {name: source_at(place, forms.pop(), dict(columns))}
     found: dict[str, Any] = {}
-    for each in given:
-        made: list[Any] = load_sources(each) if each in files else []
-        if each not in files:
-            made = [source_at(each, format_of(each, form, is_text=is_text), dict(columns))]
+    for path in inputs:
+        made: list[Any] = load_sources(path) if path in files else []
+        if path not in files:
+            made = [source_at(path, format_of(path, form, is_text=is_text), dict(columns))]
         for source in made:
-            own = source.name if each in files else source.default_name()
+            own = source.name if path in files else source.default_name()
             if own in found:
                 raise SourceError(
-                    f"two sources would be {own!r}; make them one with --name {own}, or ingest one "
-                    f"at a time, each with its --name"
+                    f"two sources have the name {own!r}; make them one with --name {own}, or "
+                    f"ingest one at a time, each with its --name"
                 )
             found[own] = source
     return found
 
 
 def _set_chunking(corpus: Corpus, fields: Mapping[str, Any]) -> None:
-    """Set how a new corpus is cut; a corpus with records keeps its settings."""
+    """Set the chunking of a new corpus; a corpus with records keeps its settings."""
     if not fields:
         return
     from duckplets.ingest.chunks import changed_chunking, fingerprint
@@ -224,7 +224,7 @@ def _set_chunking(corpus: Corpus, fields: Mapping[str, Any]) -> None:
     )
     if corpus.version and not is_same:
         raise ChunkingError(
-            "--max-tokens and --tokenizer are about a new corpus; to cut this one again, call "
+            "--max-tokens and --tokenizer are for new corpora; to chunk this one again, call "
             f"Corpus.chunk({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
         )
     if not is_same:
@@ -232,7 +232,6 @@ def _set_chunking(corpus: Corpus, fields: Mapping[str, Any]) -> None:
 
 
 def _preview(found: Mapping[str, Any], rows: int, on_error: Any, *, json: bool) -> None:
-    """Print the first records that each source would become."""
     from duckplets.ingest.preview import preview
     from duckplets.records.sources_file import DescribedSource
 
@@ -246,11 +245,11 @@ def _preview(found: Mapping[str, Any], rows: int, on_error: Any, *, json: bool) 
 
 
 @command("ingest.splits:split", without={"given"})
-def split(corpus: Path, **given: Any) -> None:
+def split(corpus: Path, **settings: Any) -> None:
     """Assign every record to train, validation or test.
 
-    Records ingested later get theirs by the same shares and seed. With --keep-together text no
-    anchor of validation or test is one of train, but for case, accents and white space.
+    Later records get a split by the same shares and seed. With --keep-together text, anchors of
+    validation and test are not in train. Case, accents and white space are ignored.
 
     Example:
         duckplets split faq.duckdb --train 0.9
@@ -259,12 +258,12 @@ def split(corpus: Path, **given: Any) -> None:
     from duckplets.corpus.status_text import shared_anchors
 
     with corpus_at(corpus) as opened:
-        report = opened.split(**given)
+        report = opened.split(**settings)
     output.show_table(("split", "records"), report.items())
     say(report.shares)
     for name, anchors in report.anchors.items():
         say(shared_anchors(name, anchors, report.shared_anchors[name]))
-    if any(report.shared_anchors.values()) and given.get("keep_together") != "text":
+    if any(report.shared_anchors.values()) and settings.get("keep_together") != "text":
         say("to keep equal texts together: duckplets split … --keep-together text --reassign")
     if report.spanning:
         say(f"{counted(report.spanning, 'family', 'families')} with records in more than one split")

@@ -1,8 +1,8 @@
 """Log handlers of a command: stderr for people, and a file for later.
 
-The package logs to loggers named after its modules and configures nothing; handlers are here. The
-file has one line per record and no recognisable passwords or tokens. Five earlier files of 5 MB
-are kept.
+The package logs to loggers named after its modules; only this module adds handlers. The file has
+one line per record, without passwords or tokens that can be recognised. Five earlier files of 5 MB
+stay.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _InALine(logging.Formatter):
 
 
 class _LogFile(RotatingFileHandler):
-    """A log file that warns once when it cannot be written, while the work goes on."""
+    """A log file that warns once if it cannot be written; the work continues."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         log = logging.getLogger("duckplets")
@@ -50,7 +50,7 @@ class _LogFile(RotatingFileHandler):
         log.warning("%s cannot be written any more: %s", self.baseFilename, error)
 
 
-class _Said(logging.Handler):
+class _Printing(logging.Handler):
     def __init__(self, say: Callable[[str], None]) -> None:
         super().__init__(logging.INFO)
         self._say = say
@@ -61,18 +61,18 @@ class _Said(logging.Handler):
 
 
 @contextmanager
-def said(say: Callable[[str], None]) -> Iterator[None]:
+def printed(say: Callable[[str], None]) -> Iterator[None]:
     """Print log records: warnings by default, stages too with a log file."""
-    with _handled(_Said(say)):
+    with _handled(_Printing(say)):
         yield
 
 
 @contextmanager
 def logged(path: Path | None) -> Iterator[None]:
-    """Log stages, and the error that ends the command, to a file if one is given.
+    """Log stages, and the error that ends the command, to a file, unless it is None.
 
     Raises:
-        SourceError: It cannot be written, or is there and no log.
+        SourceError: The file cannot be written, or exists and is no log.
     """
     if path is None:
         yield
@@ -105,18 +105,15 @@ def _handled(handler: logging.Handler) -> Iterator[None]:
 
 
 def _opened(path: Path) -> logging.Handler:
-    what = f"log_file={shown(repr(str(path)))}"
+    name = f"log_file={shown(repr(str(path)))}"
     try:
-        if path.exists() and not _is_log(path):
-            raise SourceError(f"{what}: it is there already, and is no log; give another file")
+        if path.exists():
+            with path.open("rb") as file:
+                start = file.read(32)
+            if start and not _BEGINS.match(start):
+                raise SourceError(f"{name}: the file exists and is no log; give another file")
         handler = _LogFile(path, maxBytes=_BYTES, backupCount=_FILES, encoding="utf-8")
     except OSError as error:
-        raise SourceError(f"{what}: {error.strerror}") from error
+        raise SourceError(f"{name}: {error.strerror}") from error
     handler.setFormatter(_InALine())
     return handler
-
-
-def _is_log(path: Path) -> bool:
-    with path.open("rb") as file:
-        begin = file.read(32)
-    return not begin or _BEGINS.match(begin) is not None

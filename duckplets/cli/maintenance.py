@@ -19,33 +19,32 @@ from duckplets.errors import QueryError, RecipeError
 if TYPE_CHECKING:
     from duckplets.corpus.corpus import Corpus
     from duckplets.db.catalog import Kind
-    from duckplets.db.database import Database
 
 
 @command()
 def status(
     corpus: Path, html: Path | None = None, run: str | None = None, json: bool = False
 ) -> None:
-    """Show what is in a corpus, as a page too.
+    """Show the contents of a corpus, as text or as a page.
 
-    Sources, splits, runs; pools with the anchors that they leave out and why, mined negatives with
-    why they are stale; an estimate of samples by source and split. Pools of more than 500,000
-    records are not counted.
+    The text lists sources, splits and runs. Pools are listed with the reasons of excluded anchors,
+    mined negatives with the reasons why they are stale. An estimate counts samples by source and
+    split. Pools of more than 500,000 records are not counted.
 
-    The page of --html opens from disk, without a network: figures, plots, samples to leaf through,
-    mined negatives, the mixture over steps and what was served, gates with examples; each table
-    with the SQL or the call that made it. An earlier page is replaced.
+    The page of --html opens from disk, without a network. It shows figures, plots, samples, mined
+    negatives, the mixture over steps, served samples, and gates with examples. Each table has the
+    SQL or the call that made it. The command replaces an earlier page.
 
     Args:
-        html (FILE.html): Make one HTML page to look at, instead.
-        run: With --html: which run. [default: what a new one would draw]
+        html (FILE.html): Write one HTML page instead of text.
+        run: With --html: the run to show. [default: a new run]
 
     Example:
         duckplets status faq.duckdb
         duckplets status faq.duckdb --html faq.html --run default
     """
     if html is None and run is not None:
-        raise typer.BadParameter("--run is about the page: give --html with it")
+        raise typer.BadParameter("--run is an option of the page: add --html")
     if html is not None and json:
         raise typer.BadParameter("give --html or --json, not both")
     with corpus_at(corpus, read_only=True) as opened:
@@ -62,7 +61,6 @@ def status(
 
 
 def _is_page(path: Path) -> bool:
-    """Return whether a file is a page that ``status --html`` wrote."""
     try:
         return b"<footer><p>Made by duckplets " in path.read_bytes()
     except OSError:
@@ -73,11 +71,11 @@ def _is_page(path: Path) -> bool:
 def doctor(corpus: Path | None = None, migrate: bool = False) -> None:
     """Check the environment and a corpus.
 
-    A state file beside the corpus is checked too.
+    The command also checks the state file next to the corpus.
 
     Args:
-        migrate: First bring the corpus, or a state file, and the state file beside it to the
-            schema of this version.
+        migrate: First update the schema of the corpus and the state file next to it, or of a state
+            file alone, to this version.
 
     Example:
         duckplets doctor faq.duckdb
@@ -107,12 +105,12 @@ def doctor(corpus: Path | None = None, migrate: bool = False) -> None:
 def remove(corpus: Path, source: str, yes: bool = False) -> None:
     """Remove a source from the newest version of a corpus.
 
-    Runs that were saved before go on drawing from it: what they need stays in the file, and the
-    rest until `duckplets prepare --compact`.
+    Earlier saved runs continue to draw from it. Its rows stay in the file; `duckplets prepare
+    --compact` removes rows that no run needs.
 
     Args:
         source (NAME): Name of a source.
-        yes: Do not ask; needed where nobody can.
+        yes: Do not ask. Required outside a terminal.
 
     Example:
         duckplets remove faq.duckdb faq --yes
@@ -120,37 +118,37 @@ def remove(corpus: Path, source: str, yes: bool = False) -> None:
     from duckplets.runs.state import runs, state_path
 
     with corpus_at(corpus) as opened:
-        there = {row["name"]: row["records"] for row in opened.sources().to_pylist()}
-        kept = {row["source"]: row["rows"] for row in opened.unfinished()}
-        if source in there or source in kept:
-            say(f"{source} has {counted(there.get(source, 0), 'record')}")
-            if source in kept:
-                rows = counted(kept[source], "row")
-                say(f"discarded too, of an unfinished ingest of it: {rows}")
+        records = {row["name"]: row["records"] for row in opened.sources().to_pylist()}
+        unfinished = {row["source"]: row["rows"] for row in opened.unfinished()}
+        if source in records or source in unfinished:
+            say(f"{source} has {counted(records.get(source, 0), 'record')}")
+            if source in unfinished:
+                say(f"also discarded: {counted(unfinished[source], 'row')} of an unfinished ingest")
             saved = runs(state_path(opened.path))
             drawing = [run.run for run in saved if source in run.settings.get("sources", ())]
-            say(f"saved runs that go on drawing from it, as it was: {listed(drawing) or 'none'}")
+            say(f"saved runs that continue to draw from it: {listed(drawing) or 'none'}")
             _confirm(f"remove {source} from {corpus}?", yes=yes)
-        records = opened.remove(source)  # refuses an unknown name
-        gone = counted(records, "record")
-        say(f"removed {gone} of {source}; the corpus is at version {opened.version}")
+        removed = counted(opened.remove(source), "record")  # refuses an unknown name
+        say(f"removed {removed} of {source}; the corpus is at version {opened.version}")
     way = command_line("prepare", corpus, "--compact")
-    say(f"what no run needs is still in the file; to free it: {way}")
+    say(f"rows that no run needs are still in the file; to remove them: {way}")
 
 
 @command("corpus.maintenance:prepare", only="clean")
-def prepare(corpus: Path, compact: bool = False, recipes: Path | None = None, **given: Any) -> None:
-    """Make the snapshot of a corpus, store recipes, or compact it.
+def prepare(
+    corpus: Path, compact: bool = False, recipes: Path | None = None, **settings: Any
+) -> None:
+    """Build the snapshot of a corpus, store recipes, or compact it.
 
-    The snapshot lies beside the corpus, in NAME.snapshot; runs are served from it. A run of a
-    corpus of more than 200,000 chunks makes it when it is opened. New records are added to it. It
-    may be deleted at any time.
+    The snapshot is the folder NAME.snapshot next to the corpus. Runs read texts from it. A run of
+    a corpus of more than 200,000 chunks builds it when it is opened. New records are added to it.
+    You can delete it at any time.
 
     Args:
-        compact: First rewrite the corpus without rows that no run of the state file beside it
-            needs. A kill leaves the old file or the new one.
-        recipes (FILE.toml): Only store the recipes of a file. Samplers then draw by the stored
-            recipes.
+        compact: First rewrite the corpus without rows that no run of the state file next to it
+            needs. If the process is killed, the old or the new file remains.
+        recipes (FILE.toml): Store the recipes of a file, and do nothing more. Samplers then use the
+            stored recipes.
 
     Example:
         duckplets prepare faq.duckdb
@@ -160,8 +158,8 @@ def prepare(corpus: Path, compact: bool = False, recipes: Path | None = None, **
     from duckplets.corpus.status_text import fit
 
     if recipes is not None:
-        if compact or given:
-            raise typer.BadParameter("--recipes only stores recipes: leave other options out")
+        if compact or settings:
+            raise typer.BadParameter("--recipes only stores recipes: remove the other options")
         with corpus_at(corpus) as opened:
             _store_recipes(opened, recipes)
         return
@@ -169,7 +167,7 @@ def prepare(corpus: Path, compact: bool = False, recipes: Path | None = None, **
         with corpus_at(corpus) as opened:
             output.show(opened.compact())
     with corpus_at(corpus, read_only=True) as opened:
-        report = opened.prepare(**given)
+        report = opened.prepare(**settings)
     output.show(report)
     say(fit(report.bytes, report.memory_available, report.reads_per_s))
 
@@ -183,14 +181,14 @@ def _store_recipes(corpus: Corpus, file: Path) -> None:
     for recipe in recipes:
         if stored.get(recipe.name, recipe) != recipe:
             raise RecipeError(
-                f"the corpus has another recipe {recipe.name!r}, nothing was added; remove it "
+                f"the corpus has another recipe {recipe.name!r}, so none was added; remove it "
                 f"first: Corpus.remove(recipe={recipe.name!r})"
             )
     new = [recipe.name for recipe in recipes if corpus.add_recipe(recipe)]
     if known := [recipe.name for recipe in recipes if recipe.name in stored]:
         say(f"stored already: {listed(known)}")
     if new or not known:
-        say(f"added {listed(new) or 'nothing: the file has none'}")
+        say(f"added {listed(new) or 'no recipe: the file has none'}")
 
 
 def _confirm(question: str, *, yes: bool) -> None:
@@ -198,7 +196,7 @@ def _confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not _can_ask():
-        raise typer.BadParameter(f"{question} Nobody can be asked here: give --yes")
+        raise typer.BadParameter(f"{question} This is no terminal: add --yes")
     if not typer.confirm(shown(question), err=True):
         raise typer.Exit(1)
 
@@ -212,16 +210,11 @@ def _migrate(path: Path) -> Kind:
     from duckplets.db.migrate import migrate as apply
 
     with closing(Database.open(path)) as database:
-        kind = _kind(database)
+        try:
+            kinds = {row[2] for row in database.run("db/migrate/applied")}
+        except QueryError:  # a foreign file, which migrate refuses
+            kinds = set()
+        kind: Kind = "state" if kinds == {"state"} else "corpus"
         done = apply(database, kind)
     tell(f"{path}: {'applied ' + ', '.join(done) if done else 'up to date'}")
     return kind
-
-
-def _kind(database: Database) -> Kind:
-    """Return the kind of a file; foreign ones count as corpora, which are then refused."""
-    try:
-        kinds = {row[2] for row in database.run("db/migrate/applied")}
-    except QueryError:
-        return "corpus"
-    return "state" if kinds == {"state"} else "corpus"

@@ -1,4 +1,4 @@
-"""Commands of search and hard negatives: `search`, `mine`, `advise`, and `export` for trainers."""
+"""Commands of search and hard negatives: `search`, `mine`, `advise` and `export`."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def search(
     corpus: Path,
     by: list[str] | None = None,
     json: bool = False,
-    **given: Any,
+    **settings: Any,
 ) -> None:
-    """Show the sections that fit a text best.
+    """Show the sections most similar to a text.
 
-    By BM25, by vectors, or by both. Indexes that are missing or stale are built first. Vectors
-    are made by `duckplets embed`.
+    Search by BM25, by vectors, or by both. The command first builds missing or stale indexes.
+    `duckplets embed` computes vectors.
 
     Args:
-        by (bm25|NAME,…): By bm25, by the vectors of that name, or by several, whose ranks are
-            fused. [default: bm25]
+        by (bm25|NAME,…): bm25, the name of a set of vectors, or several, whose ranks are fused.
+            [default: bm25]
 
     Example:
         duckplets search faq.duckdb "how do I change my password" --k 5
@@ -39,18 +39,18 @@ def search(
     from duckplets.search.search import UnfitIndexError
 
     if by:
-        given["by"] = by if len(by) > 1 else by[0]
+        settings["by"] = by if len(by) > 1 else by[0]
     try:
         with corpus_at(corpus, read_only=True) as opened:
-            found = opened.search(**given)
+            found = opened.search(**settings)
     except UnfitIndexError:
         try:
             with corpus_at(corpus) as opened:
-                index(opened, source=given.get("source"), progress=False)
+                index(opened, source=settings.get("source"), progress=False)
         except (CorpusLockedError, MigrationError, QueryError) as error:
-            raise type(error)(f"the index has to be built before searching, but {error}") from None
+            raise type(error)(f"the search needs an index, but {error}") from None
         with corpus_at(corpus, read_only=True) as opened:
-            found = opened.search(**given)
+            found = opened.search(**settings)
     if not json:
         ranks = [name for name in found.column_names if name.startswith("rank_")]
         found = found.select(["score", *ranks, "record_id", "split", "role", "snippet"])
@@ -58,7 +58,7 @@ def search(
         found = found.rename_columns(["score", *own, "record", "split", "role", "text"])
     output.show_rows(found.to_pylist(), json=json)
     if not found.num_rows:
-        say("no section has a vector" if by and "bm25" not in by else "no section fits it")
+        say("no section has a vector" if by and "bm25" not in by else "no section is similar to it")
 
 
 @command("mining.mine:mine", only="depth source split", places={"recipe": "RECIPE"})
@@ -67,18 +67,18 @@ def mine(
     by: str | None = None,
     stemmer: str | None = None,
     json: bool = False,
-    **given: Any,
+    **settings: Any,
 ) -> None:
-    """Mine hard negatives, where they are missing.
+    """Mine missing hard negatives.
 
-    Runs that are opened then draw them. An interrupted mining continues when it is called again.
-    While other processes have the corpus open it is only read. The views candidates, negatives and
-    hard_negatives have the result.
+    New runs then draw them. Repeat an interrupted command to continue. While other processes have
+    the corpus open, the command only reads the corpus. The views candidates, negatives and
+    hard_negatives show the result.
 
     Args:
-        by (bm25|judged|NAME): The scorer: bm25; judged, for documents with a label of 0 or less;
-            or the cosine of a set of vectors. [default: bm25]
-        stemmer: How words are stemmed from now on: porter, english, german, …, none.
+        by (bm25|judged|NAME): The scorer. bm25. judged: documents with a label of 0 or less. NAME:
+            the cosine of a set of vectors. [default: bm25]
+        stemmer: Change the stemmer of the corpus: porter, english, german, …, none.
 
     Example:
         duckplets mine faq.duckdb
@@ -99,17 +99,17 @@ def mine(
         opened = corpus_at(corpus, read_only=True)
     with opened:
         if stemmer is not None:
-            given["terms"] = Terms.from_dict(
+            settings["terms"] = Terms.from_dict(
                 terms_of(opened.database).to_dict() | {"stemmer": stemmer}
             )
-        named: Any = by or BM25
-        report = opened.mine(by=named if named in (BM25, JUDGED) else Dense(named), **given)
+        scorer: Any = by or BM25
+        report = opened.mine(by=scorer if scorer in (BM25, JUDGED) else Dense(scorer), **settings)
     if json:
         output.print_document([asdict(pair) for pair in report.pairs])
     elif report.pairs:
         output.show(report)
     elif not report.notes:
-        say("nothing to mine: what samplers draw is there and current")
+        say("nothing to mine: the mined negatives of all recipes are current")
 
 
 @command("advise:advise", only="recipe source seconds")
@@ -118,17 +118,17 @@ def advise(
     write: Path | None = None,
     page: Path | None = None,
     json: bool = False,
-    **given: Any,
+    **settings: Any,
 ) -> None:
-    """Say which negatives are worth training with, by a small probe.
+    """Recommend negatives for training, by a small experiment.
 
-    A sample of train is copied aside and eight ways to draw are tried on it for about two minutes.
-    The table has their differences from in-batch negatives, with intervals. Nothing is written into
-    the corpus. Ctrl-C shows what is done.
+    The command copies a sample of train, and trains small models on it in eight ways for about two
+    minutes. The table shows their differences from in-batch negatives, with intervals. The corpus
+    is only read. Ctrl-C prints the results so far.
 
     Args:
-        write (FILE.toml): Write the recommendation as a file of a run, for --config.
-        page (FILE.html): Write a page with a plot, and all that `status` has on its page.
+        write (FILE.toml): Write the recommendation to a file of a run, for --config.
+        page (FILE.html): Write the page of `status` with a plot of the results.
 
     Example:
         duckplets advise faq.duckdb
@@ -138,9 +138,9 @@ def advise(
 
     for path in (write, page):
         if path is not None and path.exists():
-            raise typer.BadParameter(f"{path} exists already; give another, or remove it")
+            raise typer.BadParameter(f"{path} exists; give another path, or remove the file")
     with corpus_at(corpus, read_only=True) as opened:
-        found = opened.advise(**given)
+        found = opened.advise(**settings)
         output.show(found, json=json)
         if write is not None:
             with written_aside(write) as file:
@@ -164,26 +164,25 @@ def export(
     relative_margin: float | None = None,
     when_short: Literal["keep", "drop", "random"] | None = None,
     split: str | None = None,
-    **given: Any,
+    **settings: Any,
 ) -> None:
     """Write mined negatives, an evaluation set or all records to a file.
 
-    Mined negatives come with their anchors and positives. Files appear whole or not at all.
-    Anchors that are left out are counted. The formats beir, of queries, documents and which are
-    relevant, and jsonl, of all records, need no mining. A collection comes out as beir with its own
-    ids, titles and labels. hf://USER/NAME in the place of PATH is a
-    data set on the Hub, made private, with a card that says what it was made from; HF_TOKEN may
-    write there.
+    Mined negatives come with their anchors and positives. A file appears only when it is complete.
+    Excluded anchors are counted. Two formats need no mining: beir has queries, documents and
+    relevance labels, and jsonl has all records. A collection written as beir keeps its ids, titles
+    and labels. hf://USER/NAME instead of PATH is a data set on the Hub. The command creates it as
+    private, with a card that describes its origin. HF_TOKEN must allow this.
 
     Args:
-        config (FILE.toml): A file of a run: its [negatives], split, consistent and first recipe.
-        negatives: Negatives of each anchor at most, the hardest first; 0 for plain pairs. [default:
-            all]
-        relative_margin: Leave out a candidate with a score above that of the positive, less this
-            part of it. [default: 0.05 for dense, otherwise none]
-        when_short: Handling of an anchor with fewer negatives: keep it, drop it, or fill up at
-            random. [default: keep]
-        split: The split. [default: train, of beir test, of collections as beir all]
+        config (FILE.toml): Use [negatives], split, consistent and the first recipe of a run's file.
+        negatives: Write at most N negatives of each anchor, hardest first; 0 writes pairs.
+            [default: all]
+        relative_margin: Exclude a candidate if its score is above the positive's score minus this
+            fraction. [default: 0.05 for dense, otherwise none]
+        when_short: How to handle an anchor with fewer negatives. keep it. drop it. random: add
+            random negatives. [default: keep]
+        split: The split. [default: train; for beir test; for a collection as beir all]
 
     Example:
         duckplets export faq.duckdb train.parquet --format sentence-transformers --negatives 4
@@ -198,18 +197,18 @@ def export(
 
     tables = run_file.read_tables(config) if config else run_file.no_tables()
     own = {"num": negatives, "relative_margin": relative_margin, "when_short": when_short}
-    asked = {name: value for name, value in own.items() if value is not None}
-    if asked or tables["negatives"]:
-        tables["negatives"] = {"num": None, **tables["negatives"], **asked}
+    options = {name: value for name, value in own.items() if value is not None}
+    if options or tables["negatives"]:
+        tables["negatives"] = {"num": None, **tables["negatives"], **options}
     of_run = run_file.opened(tables, config)
     keys = ("negatives", "split", "consistent")
-    given |= {name: of_run[name] for name in keys if name in of_run}
-    given |= {"recipe": of_run["recipes"][0]} if of_run.get("recipes") else {}
-    given |= {} if split is None else {"split": split}
+    settings |= {name: of_run[name] for name in keys if name in of_run}
+    settings |= {"recipe": of_run["recipes"][0]} if of_run.get("recipes") else {}
+    settings |= {} if split is None else {"split": split}
     with corpus_at(corpus, read_only=True) as opened:
-        if given["path"].startswith("hf://"):
-            if (form := given.pop("format", None)) != "sentence-transformers":
+        if settings["path"].startswith("hf://"):
+            if (form := settings.pop("format", None)) != "sentence-transformers":
                 raise typer.BadParameter(f"--format {form}: the Hub takes sentence-transformers")
-            output.show(opened.push(given.pop("path"), **given))
+            output.show(opened.push(settings.pop("path"), **settings))
         else:
-            output.show(opened.export(**given))
+            output.show(opened.export(**settings))

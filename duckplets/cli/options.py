@@ -1,4 +1,4 @@
-"""Options by which several commands name a run, and how they open it."""
+"""Options that name a run in several commands, and how they open it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from duckplets.runs.sampler import Sampler
 
 NOT_HERE = ("steps", "options", "rank", "world_size", "columns")
-"""Arguments of a sampler that no command but ``sample`` has."""
+"""Arguments of a sampler that only the command ``sample`` has."""
 _WEIGHTS = "one file, or weights: SOURCE=WEIGHT, each source once, proportional, equal or FILE.toml"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How to open a run, new or as saved; ``arguments`` are further ones of ``Corpus.sampler``."""
+    """Settings to open a new or saved run; ``arguments`` are further ones of ``Corpus.sampler``."""
 
     run: str
     resume: bool
@@ -61,50 +61,53 @@ def opening(
     by: list[str] | None = None,
     no_duplicates: str | None = None,
     consistent: str | None = None,
-    **given: Any,
+    **settings: Any,
 ) -> RunOptions:
-    """Return how to open the run that options describe; ``given`` are those of ``Corpus.sampler``.
+    """Return the settings of the run that options and arguments of ``Corpus.sampler`` describe.
 
-    An option goes before ``--set``, which goes before the file, which goes before the defaults.
+    An option overrides ``--set``. Both override the file, and the file overrides the defaults.
 
     Args:
-        config (FILE.toml): A file of the run; `duckplets forecast CORPUS --write FILE.toml` writes
-            one with every key and its meaning.
-        changes (--set KEY=VALUE): Set a key of that file: --set remainder=drop. With --resume also
-            tag=NAME, a checkpoint; version=newest: text that arrived since joins, in each recipe
-            from the end of its epoch; and allow_drift=KEY,….
-        resume: Continue where the run was saved.
+        config (FILE.toml): A file with settings of the run. `duckplets forecast CORPUS --write
+            FILE.toml` writes one with every key and its meaning.
+        changes (--set KEY=VALUE): Set a key of that file, such as --set remainder=drop. With
+            --resume also tag=NAME (a checkpoint), version=newest (add newer text to each recipe at
+            the end of its epoch), and allow_drift=KEY,….
+        resume: Continue at the saved position of the run.
         recipes (NAME,…|FILE.toml): Names of recipes, or files of recipes.
         mixture (SOURCE=WEIGHT,…|proportional|equal|FILE.toml): Weight of each source; a source
-            without one is left out. proportional: each anchor once an epoch, the default if
-            nothing was declared; equal: the same for all sources; a file may have phases.
-            With --resume it changes the steps to come.
-        negatives: Distinct negatives a triplet. [default: 1]
-        by (bm25|random|bm25=SHARE,random=SHARE,…): Source of negatives in recipes that leave it
-            open. [default: mined where there are some, otherwise random]
-        no_duplicates (true|negatives|group|meta['KEY']|…): What must be unique in a batch: texts
-            (true), negatives alone, texts and families (group), or also a value of records.
-        consistent (SCORER=RANK): Draw only pairs whose positive this scorer ranks so high among
-            legal negatives: dense=20. [default: all pairs]
+            without one is excluded. proportional: each anchor once an epoch. equal: the same
+            weight for all sources. A file may have phases. With --resume it changes the next steps.
+            [default: declared weights, otherwise proportional]
+        negatives: Number of distinct negatives of each triplet. [default: 1]
+        by (bm25|random|bm25=SHARE,random=SHARE,…): Kind of negatives for recipes that set none.
+            [default: mined if they exist, otherwise random]
+        no_duplicates (true|negatives|group|meta['KEY']|…): Values that must be unique in a batch.
+            true: texts. negatives: only the negatives. group: texts and families. A key: texts and
+            a value of records.
+        consistent (SCORER=RANK): Draw only pairs whose positive this scorer ranks this high among
+            legal negatives, such as dense=20. [default: all pairs]
 
     Raises:
         typer.BadParameter: Options contradict each other.
         SamplerError, RecipeError, MixtureError: A file, key or value is wrong.
     """
     from duckplets.corpus import run_file
+    from duckplets.recipes.files import load_recipes
 
     tables = run_file.read_tables(config) if config else run_file.no_tables()
     others = run_file.with_sets(tables, changes or ())
     if others and not resume:
-        raise typer.BadParameter(
-            f"--set {next(iter(others))} is about a saved run: give --resume with it"
-        )
+        raise typer.BadParameter(f"--set {next(iter(others))} is for saved runs: add --resume")
     if recipes:
         tables.pop("recipe", None)
     unique = {"true": True, "false": False}.get(no_duplicates or "", no_duplicates)
     of_mixture = mixture_of(mixture or ())
+    chosen: list[Recipe | str] = []
+    for name in recipes or ():
+        chosen += load_recipes(name) if name.lower().endswith(".toml") else [name]
     read = {
-        "recipes": _recipes(recipes or ()),
+        "recipes": chosen or None,
         "mixture": None if of_mixture is None else of_mixture.to_dict(),
         "negatives": negatives,
         "by": _by(by),
@@ -112,10 +115,10 @@ def opening(
         "consistent": consistent,
     }
     wins = {text.partition("=")[0].rpartition(".")[2] for text in changes or ()}
-    for name, value in (given | read).items():
+    for name, value in (settings | read).items():
         if value is not None:
             if name in wins or (name == "negatives" and "num" in wins):
-                say(f"note: --{name.replace('_', '-')} goes before --set {name}")
+                say(f"note: --{name.replace('_', '-')} overrides --set {name}")
             run_file.put(tables, name, value)
     arguments = run_file.opened(tables, config, is_partial=resume)
     name, tag = arguments.pop("run", "default"), others.pop("tag", None)
@@ -123,31 +126,20 @@ def opening(
 
 
 def introduce(sampler: Sampler) -> None:
-    """Print what a run draws, in short, with its notes."""
+    """Print a short description of a run, with its notes."""
     say(*sampler.describe().split("\n"))
     sampler.notes.clear()  # they are printed
 
 
 def command_line(*words: str | Path, **options: str | Path | None) -> str:
     """Return a command line to show, with the options that are not None."""
-    given = [[f"--{name}", str(value)] for name, value in options.items() if value is not None]
-    return shlex.join(["duckplets", *map(str, words), *chain.from_iterable(given)])
-
-
-def _recipes(names: Sequence[str]) -> list[Recipe | str] | None:
-    """Return recipe names, and the recipes of files."""
-    from duckplets.recipes.files import load_recipes
-
-    found: list[Recipe | str] = []
-    for name in names:
-        is_file = name.lower().endswith(".toml")
-        found += load_recipes(name) if is_file else [name]
-    return found or None
+    pairs = [[f"--{name}", str(value)] for name, value in options.items() if value is not None]
+    return shlex.join(["duckplets", *map(str, words), *chain.from_iterable(pairs)])
 
 
 def _by(parts: Sequence[str] | None) -> str | dict[str, float] | None:
     if parts and (parts[1:] or "=" in parts[0]):
-        return _weights(parts, "--by", "KIND=SHARE, each kind once, or the name of one")
+        return _weights(parts, "--by", "KIND=SHARE, each kind once, or one kind")
     return parts[0] if parts else None
 
 

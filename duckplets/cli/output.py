@@ -1,7 +1,7 @@
 """Print results: tables for people, JSON for programs, samples to stdout or a file.
 
-Control characters are escaped in both; tables also cut long cells. A file gets its name once it
-is complete.
+Control characters are escaped in both; tables also cut long cells. A file gets its name when it is
+complete.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def show(report: Any, *, json: bool = False) -> None:
 
 
 def show_ingested(reports: Mapping[str, IngestReport], *, json: bool) -> None:
-    """Print what became of the rows of each source."""
+    """Print the counts of rows of each source."""
     if json:
         print_lines({"source": name, **asdict(report)} for name, report in reports.items())
     elif reports:
@@ -108,11 +108,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=_plain)
 
 
 def check(out: Path | None) -> None:
-    """Refuse an output file that cannot be written, before any work.
-
-    Raises:
-        typer.BadParameter: It has an unknown suffix, or no folder.
-    """
+    """Raise ``BadParameter`` for an output file of unknown suffix, or in a missing folder."""
     if out is not None and out.suffix.lower() not in (".jsonl", ".parquet"):
         raise typer.BadParameter(f"--out {out}: give FILE.jsonl or FILE.parquet")
     if out is not None and not os.path.isdir(out.parent):
@@ -122,7 +118,7 @@ def check(out: Path | None) -> None:
 def put(tables: Iterator[pa.Table], out: Path | None) -> int:
     """Write tables of samples to a file, or to stdout as JSON lines; return the rows.
 
-    The file gets its name once it is complete.
+    The file gets its name when it is complete.
     """
     if out is None:
         sys.stdout.flush()
@@ -131,14 +127,14 @@ def put(tables: Iterator[pa.Table], out: Path | None) -> int:
 
     first = next(tables, None)
     if first is None:
-        say(f"no samples to write: {out} is left as it is")
+        say(f"no samples to write: {out} is unchanged")
         return 0
     tables = _shown(chain([first], tables))
-    was_there, is_lines = out.exists(), out.suffix.lower() == ".jsonl"
+    existed, is_lines = out.exists(), out.suffix.lower() == ".jsonl"
     with written_aside(out) as file:
         rows = _put_lines(tables, file) if is_lines else write_tables(tables, first.schema, file)
-    if was_there:
-        say(f"{out} was there, and is replaced")
+    if existed:
+        say(f"replaced the earlier {out}")
     return rows
 
 
@@ -152,7 +148,7 @@ def _put_lines(tables: Iterable[pa.Table], stream: BinaryIO) -> int:
 
 
 def json_lines(tables: Iterable[pa.Table]) -> Iterator[bytes]:
-    """Yield rows as JSON lines, some at a time; maps become objects, dates ISO texts."""
+    """Yield pieces of JSON lines; maps become objects, dates ISO texts."""
     for table in tables:
         for start in range(0, table.num_rows, _ROWS):
             rows = table.slice(start, _ROWS).to_pylist(maps_as_pydicts="strict")

@@ -1,4 +1,4 @@
-"""Commands of gates and repeated texts: `quality`, `deduplicate` and `decontaminate`."""
+"""Commands of quality gates and repeated texts: `quality`, `deduplicate` and `decontaminate`."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ def quality(
     against: str | None = None,
     apply: str | None = None,
     json: bool = False,
-    **given: Any,
+    **settings: Any,
 ) -> None:
-    """Count what gates accepted and rejected, and judge again.
+    """Count accepted and rejected rows, or change thresholds.
 
-    Rows are counted by source, gate and rule. With --against the metrics of every source are
-    compared with those of one, or of a version: quantiles, and the population stability index,
-    with a warning above 0.2. With --apply records that fail are removed in a new version, and
-    rejected rows that pass become records of it.
+    Rows are counted by source, gate and rule. --against compares the metrics of every source with
+    one source or version: quantiles, and the population stability index, with a warning above 0.2.
+    --apply makes a new version. It removes records that fail, and adds rejected rows that pass.
 
     Args:
-        why (RECORD): Explain one row: its record id, or SOURCE:ROW.
-        against (SOURCE|VERSION): Compare every metric with those of a source or a version.
+        why (RECORD): Explain the result of one row: its record id, or SOURCE:ROW.
+        against (SOURCE|VERSION): Compare every metric with a source or a version.
         apply (PRESET|FILE): Apply other thresholds to all rows, without reading sources again.
 
     Example:
@@ -39,7 +38,7 @@ def quality(
     """
     version = int(against) if against is not None and against.isdigit() else against
     with corpus_at(corpus, read_only=apply is None) as opened:
-        found: Any = opened.quality(why, against=version, apply=apply, **given)
+        found: Any = opened.quality(why, against=version, apply=apply, **settings)
     if apply is not None or against is not None:
         say(*str(found).splitlines())
     if apply is not None:
@@ -51,23 +50,23 @@ def quality(
     else:
         output.show_rows(found.to_pylist(), json=json)
         if not found.num_rows:
-            say("no row went through gates: ingest --quality has them")
+            say("no row passed through gates; use ingest --quality")
 
 
 @command("corpus.quality:deduplicate", only="near action dry_run")
-def deduplicate(corpus: Path, json: bool = False, **given: Any) -> None:
-    """Find records whose texts are equal or nearly so.
+def deduplicate(corpus: Path, json: bool = False, **settings: Any) -> None:
+    """Find records with equal or almost equal texts.
 
-    Of each cluster the record that was ingested first is kept, whatever its split. Clusters are
-    in the table clusters. Removing makes a new version; saved runs keep what they have. A removed
-    record comes again if its source is ingested again.
+    The first ingested record of each cluster stays, in any split. The table clusters lists the
+    clusters. Removing records makes a new version; saved runs keep their records. Ingesting the
+    source again adds a removed record again.
 
     Example:
         duckplets deduplicate faq.duckdb --dry-run
         duckplets deduplicate faq.duckdb --near 0.9 --action mark
     """
-    with corpus_at(corpus, read_only=given.get("dry_run", False)) as opened:
-        output.show(opened.deduplicate(**given), json=json)
+    with corpus_at(corpus, read_only=settings.get("dry_run", False)) as opened:
+        output.show(opened.deduplicate(**settings), json=json)
 
 
 @command(
@@ -75,17 +74,17 @@ def deduplicate(corpus: Path, json: bool = False, **given: Any) -> None:
     only="text ngram action dry_run card",
     places={"against": "AGAINST"},
 )
-def decontaminate(corpus: Path, json: bool = False, **given: Any) -> None:
-    """Find records that an evaluation set shares text with.
+def decontaminate(corpus: Path, json: bool = False, **settings: Any) -> None:
+    """Find records that share text with an evaluation set.
 
-    Texts are compared by n-grams of words. With test, records of train and validation are
-    compared with the test split. The result is in the table contaminations. Removing makes a new
-    version; saved runs keep what they have.
+    Texts are compared by n-grams of words. The word test compares train and validation with the
+    test split. The table contaminations lists the result. Removing records makes a new version;
+    saved runs keep their records.
 
     Example:
         duckplets decontaminate faq.duckdb test --action remove
         duckplets decontaminate faq.duckdb exam.csv --text question --ngram 8
         duckplets decontaminate faq.duckdb beir/ --ngram 8 --card sets.md
     """
-    with corpus_at(corpus, read_only=given.get("dry_run", False)) as opened:
-        output.show(opened.decontaminate(**given), json=json)
+    with corpus_at(corpus, read_only=settings.get("dry_run", False)) as opened:
+        output.show(opened.decontaminate(**settings), json=json)

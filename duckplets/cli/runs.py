@@ -1,4 +1,4 @@
-"""The command `runs`: saved runs, the ids that they served or will serve, and their end."""
+"""The commands `runs`, for saved runs and their ids, and `verify`, for certificates."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from duckplets.runs.sampler import Sampler
 
 _PIECE = 1 << 16  # positions computed at a time
+_UNVERIFIED = 3  # exit code
 
 
 @command(places={"run": "RUN"})
@@ -38,25 +39,25 @@ def runs(
     reset: bool = False,
     json: bool = False,
 ) -> None:
-    """List saved runs, print the ids they served, or forget one.
+    """List saved runs, print the ids they served, or delete one.
 
-    Without RUN the saved runs are listed. With RUN rows are ids without texts, one a sample of all
-    ranks: position, step, and the ids of its records. Nothing is saved or moved.
+    Without RUN, the command lists the saved runs. With RUN, it prints one row of ids for each
+    sample of all ranks: position, step, and the ids of its records. The run does not move.
 
     Args:
         run: Name of a saved run.
         start (--from STEP): The first step. [default: 0]
-        stop (--to STEP): The step after the last. [default: where the run stands]
-        upcoming (--next N): Print what is served in the next N steps.
+        stop (--to STEP): The step after the last. [default: the current step of the run]
+        upcoming (--next N): Print the samples of the next N steps.
         worst (N): Print the N samples with the highest losses.
         out: FILE.jsonl or FILE.parquet. [default: stdout]
-        certificate: Write what the run drew so far and what it follows from, for
-            `duckplets verify`: settings and digests, no texts.
-        drawn: Print where a text was drawn, as window or section; or each text of a FILE.txt by
-            line, of a BEIR folder's queries, or of the column `text` of another file.
+        certificate: Write a certificate of the run so far, for `duckplets verify`. It has settings
+            and digests, without texts.
+        drawn: Print where the run drew a text, as window or section. A file names several texts:
+            the lines of a FILE.txt, the queries of a BEIR folder, or the column `text`.
         every (--all): With --drawn: plan every sample again, to find random negatives too.
-        reset: Forget the run and its checkpoints; with --to only those after that step.
-        json: Print the list, or what --reset forgot, as JSON; ids are JSON lines always.
+        reset: Delete the run and its checkpoints; with --to only the checkpoints after that step.
+        json: Print the list, or the result of --reset, as JSON. Ids are always JSON lines.
 
     Example:
         duckplets runs faq.duckdb
@@ -69,31 +70,32 @@ def runs(
         duckplets runs faq.duckdb default --to 5000 --reset
         duckplets runs faq.duckdb default --reset
     """
-    asked: dict[str, Any] = {"--from": start, "--next": upcoming, "--worst": worst, "--to": stop}
-    asked |= {"--out": out, "--certificate": certificate, "--drawn": drawn}
-    given = [name for name, value in asked.items() if value is not None]
-    if run is None and (given or reset):
-        raise typer.BadParameter(f"{(given or ['--reset'])[0]} is about one run: give its name")
+    values: dict[str, Any] = {"--from": start, "--next": upcoming, "--worst": worst, "--to": stop}
+    values |= {"--out": out, "--certificate": certificate, "--drawn": drawn}
+    options = [name for name, value in values.items() if value is not None]
     if run is None:
+        if options or reset:
+            name = (options or ["--reset"])[0]
+            raise typer.BadParameter(f"{name} is for one run: give its name")
         _list(corpus, json=json)
         return
     if reset:
-        if given not in ([], ["--to"]):
-            raise typer.BadParameter(f"--reset takes --to alone: leave {given[0]} out")
-        _forget(corpus, run, stop, json=json)
+        if options not in ([], ["--to"]):
+            raise typer.BadParameter(f"--reset allows only --to: remove {options[0]}")
+        _delete(corpus, run, stop, json=json)
         return
     if certificate is not None:
-        if len(given) > 1:
-            raise typer.BadParameter(f"--certificate is of the whole run: leave {given[0]} out")
+        if len(options) > 1:
+            raise typer.BadParameter(f"--certificate is for the whole run: remove {options[0]}")
         _certify(corpus, run, certificate)
         return
     if every and drawn is None:
-        raise typer.BadParameter("--all is about texts: give --drawn with it")
-    alone = {"--next", "--worst", "--drawn"}.intersection(given)
-    if alone and len(given) > 1 + (out is not None):
-        raise typer.BadParameter(f"{given[0]} and {given[1]}: give one of them")
+        raise typer.BadParameter("--all is for texts: add --drawn")
+    alone = {"--next", "--worst", "--drawn"}.intersection(options)
+    if alone and len(options) > 1 + (out is not None):
+        raise typer.BadParameter(f"{options[0]} and {options[1]}: give one of them")
     if stop is not None and (start or 0) > stop:
-        raise typer.BadParameter(f"--from {start} --to {stop}: give two in order")
+        raise typer.BadParameter(f"--from {start} --to {stop}: the first is after the last")
     output.check(out)
     with corpus_at(corpus, read_only=True) as opened, opened.resume(run) as sampler:
         if drawn is not None:
@@ -112,21 +114,18 @@ def runs(
         say(f"wrote the ids of {counted(samples, 'sample')} to {out}")
 
 
-def _drawn(sampler: Sampler, asked: str, *, every: bool) -> Iterator[pa.Table]:
-    """Return where texts were drawn, and say how often."""
+def _drawn(sampler: Sampler, text: str, *, every: bool) -> Iterator[pa.Table]:
+    """Return the positions of a text, or of the texts of a file, and print a summary."""
     from duckplets.proof.drawn import drawn, summary, texts_of
 
-    texts = texts_of(Path(asked)) if _is_path(asked) else [asked]
+    try:
+        is_path = Path(text).exists()
+    except (OSError, ValueError):  # too long, or with a null character
+        is_path = False
+    texts = texts_of(Path(text)) if is_path else [text]
     found = drawn(sampler, texts, every=every)
     say(f"run {sampler.settings.run}: {summary(found, len(texts), every=every)}")
     return iter([found])
-
-
-def _is_path(asked: str) -> bool:
-    try:
-        return Path(asked).exists()
-    except (OSError, ValueError):  # too long, or with a null character
-        return False
 
 
 def _certify(corpus: Path, run: str, file: Path) -> None:
@@ -149,7 +148,7 @@ def _list(corpus: Path, *, json: bool) -> None:
         tell(*cursor_lines(found))
 
 
-def _forget(corpus: Path, run: str, after: int | None, *, json: bool) -> None:
+def _delete(corpus: Path, run: str, after: int | None, *, json: bool) -> None:
     from duckplets.runs.state import reset, state_path
 
     number = reset(state_path(existing(corpus)), run, after=after)
@@ -157,13 +156,13 @@ def _forget(corpus: Path, run: str, after: int | None, *, json: bool) -> None:
     if json:
         output.print_document({"run": run, "after": after, "checkpoints": number})
     elif after is None:
-        say(f"forgot run {run} and its {removed}")
+        say(f"deleted run {run} and its {removed}")
     else:
-        say(f"forgot {removed} of run {run} after step {after:,}")
+        say(f"deleted {removed} of run {run} after step {after:,}")
 
 
 def _served(sampler: Sampler, corpus: Path, start: int, stop: int | None) -> Iterator[pa.Table]:
-    """Return the ids of steps that were served; the last one may be short."""
+    """Return the ids of served steps; the last step may be short."""
     batch, position = sampler.settings.global_batch, sampler.position
     last = position if stop is None else stop * batch
     if position < last < position + batch:
@@ -171,15 +170,14 @@ def _served(sampler: Sampler, corpus: Path, start: int, stop: int | None) -> Ite
     if last > position:
         next_one = command_line("runs", corpus, sampler.settings.run, "--next", "1")
         raise SamplerError(
-            f"--to {stop}: run {sampler.settings.run!r} is saved at step {sampler.step} and has "
-            f"served nothing after it; it will serve: {next_one}"
+            f"--to {stop}: run {sampler.settings.run!r} is saved at step {sampler.step}; for later "
+            f"steps: {next_one}"
         )
     lows = range(start * batch, last, _PIECE)
     return (sampler.served(low, min(low + _PIECE, last)) for low in lows)
 
 
 def _planned(sampler: Sampler, steps: int) -> Iterator[pa.Table]:
-    """Yield the ids of the next steps, moving the sampler."""
     most = max(1, _PIECE // sampler.settings.global_batch)
     while steps:
         count = min(most, steps)
@@ -189,3 +187,41 @@ def _planned(sampler: Sampler, steps: int) -> Iterator[pa.Table]:
         yield table
         sampler.move(sampler.position + table.num_rows)
         steps -= count
+
+
+@command(places={"certificate": "FILE"})
+def verify(certificate: Path, sources: list[str] | None = None, json: bool = False) -> None:
+    """Repeat a run from raw sources, and compare its batches.
+
+    `duckplets runs CORPUS RUN --certificate FILE` writes FILE. The sources may have any format and
+    order of rows; they are stored in a temporary corpus. The exit code is 0 for equal batches, 1
+    for different ones, and 3 if a part could not be verified.
+
+    Args:
+        certificate: A certificate of `runs --certificate`.
+        sources (--sources NAME=PATH): A source of the certificate. NAME@VERSION=PATH names one of
+            several versions of the corpus. Repeat the option for each source.
+
+    Example:
+        duckplets verify run.json --sources faq=faq.csv
+        duckplets verify run.json --sources news@1=old.csv --sources news@4=new.parquet
+    """
+    from duckplets.proof.certificate import Certificate
+    from duckplets.proof.verify import verify as verified
+
+    found = verified(certificate, _named(Certificate.read(certificate).names, sources or []))
+    output.show(found, json=json)
+    if not found.same or found.unverified:
+        raise typer.Exit(1 if found.same is False else _UNVERIFIED)
+
+
+def _named(names: list[str], options: list[str]) -> dict[str, str]:
+    """Return paths by name; a name may contain an equals sign."""
+    found = {}
+    for option in options:
+        name = next((n for n in names if option.startswith((f"{n}=", f"{n}@"))), "")
+        rest, is_pair, path = option[len(name) :].partition("=")
+        if not is_pair or not path:
+            raise typer.BadParameter(f"--sources {option}: give NAME=PATH")
+        found[name + rest] = path
+    return found

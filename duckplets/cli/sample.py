@@ -1,4 +1,4 @@
-"""The command `sample`, which writes samples."""
+"""The command `sample`: write samples."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ from duckplets.base.sanitize import counted
 from duckplets.base.stages import stage
 from duckplets.cli import output
 from duckplets.cli.app import corpus_at, say
-from duckplets.cli.options import (
-    NOT_HERE,
-    RunOptions,
-    introduce,
-    opening,
-)
+from duckplets.cli.options import NOT_HERE, introduce, opening
 from duckplets.cli.verbs import command
 
 if TYPE_CHECKING:
@@ -36,25 +31,25 @@ def sample(
     tag: str | None = None,
     save: bool = False,
     out: str | None = None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Write samples as JSON lines or Parquet.
 
-    One JSON object a line on stdout, or a file. The corpus is only read. The position is saved
-    once everything is written, and only with --save. A run that is resumed keeps its settings.
+    Write one JSON object a line to stdout, or a file. The corpus is only read. The option --save
+    saves the position after all samples are written. A resumed run keeps its settings.
 
-    Every rank gets the same options but for --rank, and rank 0 saves for all. Where they resume
-    the save that it replaces, start rank 0 last, or let them resume a --tag.
+    Give every rank the same options except --rank. Rank 0 saves for all. If other ranks resume the
+    checkpoint that rank 0 replaces, start rank 0 last, or resume a --tag.
 
     Args:
-        steps: Batches to write. [default: 1, or with --epochs all]
-        rank: Which of the ranks this is, from 0. [default: 0]
+        steps: Number of batches to write. [default: 1, or with --epochs all]
+        rank: Number of this rank, from 0. [default: 0]
         world_size: Number of ranks that share each global batch, in slices by rank. [default: 1]
         columns (NAME,…): Columns of a batch, such as anchor,positive,anchor_vector:default.
         tag: Checkpoint to resume from or, without --resume, to save as.
-        save: Save where the run stands then; rank 0 does it.
-        out (FILE|hf://USER/NAME): FILE.jsonl, FILE.parquet, or a data set on the Hub, made
-            private. [default: stdout]
+        save: Save the position after the last step; only rank 0 saves.
+        out (FILE|hf://USER/NAME): FILE.jsonl, FILE.parquet, or a new private data set on the Hub.
+            [default: stdout]
 
     Example:
         duckplets sample faq.duckdb --batch-size 64 --steps 100 --save --out first.parquet
@@ -65,26 +60,30 @@ def sample(
         duckplets sample faq.duckdb --config run.toml --set seed=7 --steps 100
         duckplets sample faq.duckdb --batch-size 64 --steps 100 --out hf://me/faq-triplets
     """
-    how = opening(rank=rank, world_size=world_size, columns=columns, **given)
+    how = opening(rank=rank, world_size=world_size, columns=columns, **options)
     how = how if tag is None else replace(how, tag=tag)
     if how.tag is not None and not (how.resume or save):
-        raise typer.BadParameter("--tag is about a save: give --resume or --save with it")
+        raise typer.BadParameter("--tag names a checkpoint: add --resume or --save")
     repo = out if out is not None and out.startswith("hf://") else None
     path = None if out is None or repo else Path(out)
     output.check(path)
     with corpus_at(corpus, read_only=True) as opened:
         sampler = how.open(opened, save=save)
-        if save and not sampler.settings.rank:
+        run = sampler.settings
+        if save and not run.rank:
             sampler.refuse_save(tag=None if how.resume else how.tag)
         introduce(sampler)
-        bounded = sampler.settings.epochs is not None or sampler.settings.steps is not None
+        bounded = run.epochs is not None or run.steps is not None
         wanted = 1 if steps is None and not bounded else steps
         if repo is None:
             _write(sampler, wanted, path)
         else:
             say(*str(opened.push(repo, sampler, steps=wanted)).split("\n"))
-        if save:
-            _save(sampler, how)
+        if save and run.rank:
+            say(f"rank {run.rank} of {run.world_size}: rank 0 saves the run for all")
+        elif save:
+            file = sampler.save(tag=None if how.resume else how.tag)
+            say(f"saved run {run.run} at step {sampler.step} in {file}")
 
 
 @stage("write samples")
@@ -94,12 +93,3 @@ def _write(sampler: Sampler, steps: int | None, out: Path | None) -> int:
     if out is not None and samples:
         say(f"wrote {counted(samples, 'sample')} to {out}, up to step {sampler.step}")
     return samples
-
-
-def _save(sampler: Sampler, how: RunOptions) -> None:
-    settings = sampler.settings
-    if settings.rank:
-        say(f"rank {settings.rank} of {settings.world_size}: rank 0 saves the run for all")
-        return
-    path = sampler.save(tag=None if how.resume else how.tag)
-    say(f"saved run {settings.run} at step {sampler.step} in {path}")

@@ -1,4 +1,4 @@
-"""The command `show`: records with their sections, samples, recipes, or mined negatives."""
+"""The command `show`: records with their sections, samples, recipes or mined negatives."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def show(
     limit: int | None = None,
     json: bool = False,
 ) -> None:
-    """Show records, samples, recipes, or mined negatives.
+    """Show records, samples, recipes or mined negatives.
 
-    Records come with their sections; where there are vectors: how many chunks of each section have
-    one. Long texts are cut, except with --json. Negatives are counted by the policies of recipes,
-    for every mining; with --why each candidate of one anchor is shown, with its scores. Recipes
-    have the form of a file that `prepare --recipes` reads.
+    Records come with their sections, and the number of chunks with vectors. Long texts are cut,
+    except with --json. --negatives counts candidates of each mining by the settings of recipes.
+    --why shows each candidate of one anchor, with its scores. `prepare --recipes` reads the
+    output of --recipes.
 
     Args:
         source: Name of a source. [default: all]
-        samples: Show N samples instead, the first of a new run.
-        negatives: Show how many mined candidates the policies keep and cut.
-        why (RECORD|TEXT): Show each candidate of an anchor, and its reason.
+        samples: Show the first N samples of a new run.
+        negatives: Count the mined candidates that recipes use and exclude.
+        why (RECORD|TEXT): Show each candidate of an anchor, and why it is used or not.
         recipes: Show the stored recipes and the defaults of sources.
-        run: Show the samples that a saved run serves next.
+        run: Show the next samples of a saved run.
         limit: Show at most N records. [default: 10]
 
     Example:
@@ -62,9 +62,9 @@ def show(
     if len(wanted := [name for name, is_wanted in views.items() if is_wanted]) > 1:
         raise typer.BadParameter(f"{wanted[0]} and {wanted[1]}: give one of them")
     if wanted and limit is not None:
-        raise typer.BadParameter("--limit is about records: leave it out")
+        raise typer.BadParameter(f"--limit is for records: remove it, or {wanted[0]}")
     if (recipes or drawn) and source is not None:
-        raise typer.BadParameter(f"SOURCE is about records and negatives: leave {wanted[0]} out")
+        raise typer.BadParameter(f"SOURCE is for records and negatives: remove {wanted[0]}")
     if samples == 0:
         raise typer.BadParameter("--samples 0: give 1 or more")
     with corpus_at(corpus, read_only=True) as opened:
@@ -80,7 +80,7 @@ def show(
 
 
 def _batches(corpus: Corpus, run: str | None, most: int) -> list[Batch]:
-    """Return batches with so many samples, of a saved run or of a new one."""
+    """Return batches with at least ``most`` samples of a saved or new run."""
     from duckplets.recipes.mined import Negatives
     from duckplets.runs.request import Options
 
@@ -95,25 +95,26 @@ def _batches(corpus: Corpus, run: str | None, most: int) -> list[Batch]:
         batches.append(batch)
         most -= len(batch)
     if not batches:
-        say(f"run {run} has come to its end")
+        say(f"run {run} is finished")
     return batches
 
 
 def _show_recipes(corpus: Corpus, *, json: bool) -> None:
-    """Print the stored recipes, else the defaults of the sources, in the form of a recipes file."""
     from duckplets.corpus.run_file import recipe_lines
     from duckplets.recipes.files import to_dict
 
     found = dict.fromkeys(corpus.recipes(), "stored") or _defaults(corpus)
     if json:
-        output.print_document([to_dict(recipe) | {"from": of} for recipe, of in found.items()])
+        output.print_document(
+            [to_dict(recipe) | {"from": origin} for recipe, origin in found.items()]
+        )
         return
-    for recipe, of in found.items():
-        print(f"# {shown(of)}", *recipe_lines(recipe), "", sep="\n")  # uncut: it is read again
+    for recipe, origin in found.items():
+        print(f"# {shown(origin)}", *recipe_lines(recipe), "", sep="\n")  # uncut, for reading again
 
 
 def _defaults(corpus: Corpus) -> dict[Recipe, str]:
-    """Return the recipes that sources bring or have by default, each with its sources."""
+    """Return the stored or default recipes of sources, each with its sources."""
     from duckplets.corpus.recipes import brought_recipes
     from duckplets.db.queries import query
     from duckplets.recipes.recipes import long_section_recipe
@@ -122,29 +123,20 @@ def _defaults(corpus: Corpus) -> dict[Recipe, str]:
     for source, recipes in brought_recipes(corpus).items():
         for recipe in recipes:
             found.setdefault(recipe, []).append(source)
-    defaults = {recipe: f"defaults of {listed(of)}" for recipe, of in found.items()}
+    defaults = {recipe: f"defaults of {listed(names)}" for recipe, names in found.items()}
     if corpus.sql(query("recipes/store/long_sections"))["found"][0].as_py():
         long = "default where sections are longer than a window"
         defaults[long_section_recipe("context")] = long
     return defaults
 
 
-def check_source(corpus: Corpus, source: str | None) -> None:
-    """Refuse the name of a source that is not there."""
-    from duckplets.errors import SourceError, nearest
-
-    known = corpus.sources()["name"].to_pylist()
-    if source is not None and source not in known:
-        raise SourceError(
-            f"no source {source!r}{nearest(source, known)}; there are: {', '.join(known) or 'none'}"
-        )
-
-
 def _show_records(corpus: Corpus, where: dict[str, Any], *, json: bool) -> None:
     from duckplets.db.queries import query
+    from duckplets.recipes.store import check_source
     from duckplets.vectors.opened import having
 
-    check_source(corpus, source := where["source"])
+    if (source := where["source"]) is not None:
+        check_source(corpus.database, source, corpus.version)
     found = corpus.sql(query("corpus/status/show"), where)
     vectors = having(corpus.path, found["chunks"].combine_chunks())
     found = found.drop_columns("chunks")
@@ -152,17 +144,12 @@ def _show_records(corpus: Corpus, where: dict[str, Any], *, json: bool) -> None:
         found = found.append_column("vectors", vectors)
     rows = found.to_pylist()
     if where["limit"] and not rows:
-        say(_why_none(corpus, source))
+        owner = shown(corpus.path) if source is None else f"source {shown(repr(source))}"
+        say(f"{owner} has no records; add some: {command_line('ingest', corpus.path)} FILE")
     elif json:
         output.print_lines(rows)
     else:
         output.show_table(found.column_names, (row.values() for row in rows))
-
-
-def _why_none(corpus: Corpus, source: str | None) -> str:
-    """Return why there is no record to show, and what to do."""
-    whose = shown(corpus.path) if source is None else f"source {shown(repr(source))}"
-    return f"{whose} has no records; add some: {command_line('ingest', corpus.path)} FILE"
 
 
 def _show_samples(batches: list[Batch], most: int, *, json: bool) -> None:

@@ -1,4 +1,4 @@
-"""The command `sql`: the rows of a query, or the statement of a recipe's pool."""
+"""The command `sql`: print the rows of a query, or the SQL of a recipe's pool."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _ROWS = 1000
 
 @command()
 def sql(corpus: Path, query: str, limit: int | None = None, json: bool = False) -> None:
-    """Print the rows of a query, or the statement of a recipe's pool.
+    """Print the rows of a query, or the SQL of a recipe's pool.
 
     A query is one SELECT over the tables and views of the corpus. It runs in a child process,
-    which may use 4 GB of memory and 75 seconds. The statement of a pool is ready for the duckdb
-    CLI; FROM pools.RECIPE('SOURCE', 'SPLIT') has its rows.
+    which may use 4 GB of memory and 75 seconds. The duckdb CLI can run the SQL of a pool; the
+    query FROM pools.RECIPE('SOURCE', 'SPLIT') returns its rows.
 
     Args:
         query (QUERY|RECIPE): A SELECT, or the name of a recipe.
@@ -58,10 +58,10 @@ def rows(corpus: Corpus, query: str, limit: int, json: bool) -> Iterator[bytes]:
 def _harmless_sql(statement: str) -> str:
     """Return an equivalent statement with control characters escaped."""
 
-    def of(found: re.Match[str]) -> str:
-        if found[1] is None or harmless(found[1], None) == found[1]:
-            return found[0]
-        signs = (f"' || chr({ord(s)}) || '" if harmless(s) != s else s for s in found[1])
+    def escaped(match: re.Match[str]) -> str:
+        if match[1] is None or harmless(match[1], None) == match[1]:
+            return match[0]
+        signs = (f"' || chr({ord(s)}) || '" if harmless(s) != s else s for s in match[1])
         return f"('{''.join(signs)}')"
 
-    return harmless(_SQL_TEXT.sub(of, statement), None)
+    return harmless(_SQL_TEXT.sub(escaped, statement), None)

@@ -16,16 +16,16 @@ from duckplets.cli.verbs import command
 
 
 @command("vectors.embed:embed", only="name batch_size", places={"model": "MODEL"})
-def embed(corpus: Path, prompts: list[str] | None = None, json: bool = False, **given: Any) -> None:
-    """Give a vector to every text that has none yet.
+def embed(
+    corpus: Path, prompts: list[str] | None = None, json: bool = False, **settings: Any
+) -> None:
+    """Compute a vector for every text that has none.
 
-    They are kept in NAME.vectors.duckdb. Stopped or killed, it goes on where it was when it is
-    called again, and no text is embedded twice. The corpus is only read, so runs may draw from
-    it meanwhile.
+    Vectors are stored in NAME.vectors.duckdb. Repeat a stopped or killed command to continue; each
+    text is embedded once. The corpus is only read, so runs may draw from it at the same time.
 
     Args:
-        prompts (--prompt ROLE=TEXT): What stands before texts of a role: anchor, context or
-            rejected.
+        prompts (--prompt ROLE=TEXT): Put TEXT before texts of a role: anchor, context or rejected.
 
     Example:
         duckplets embed faq.duckdb sentence-transformers/all-MiniLM-L6-v2
@@ -35,21 +35,21 @@ def embed(corpus: Path, prompts: list[str] | None = None, json: bool = False, **
     search_here()
     try:
         with corpus_at(corpus, read_only=True) as opened:
-            report = opened.embed(prompts=_prompts(prompts or ()), **given)
+            report = opened.embed(prompts=_prompts(prompts or ()), **settings)
     except KeyboardInterrupt as error:
         say(str(error) or "interrupted")
         raise
     output.show(report, json=json)
     if report.failed:
-        say("what failed is in vector_failures, and is tried again when this is called again")
+        say("the table vector_failures has the failed texts; repeat the command to try them again")
 
 
-def _prompts(given: Sequence[str]) -> dict[str, str] | None:
+def _prompts(options: Sequence[str]) -> dict[str, str] | None:
     prompts: dict[str, str] = {}
-    for each in given:
-        role, equals, text = each.partition("=")
+    for option in options:
+        role, equals, text = option.partition("=")
         if not equals or role in prompts:
-            raise typer.BadParameter(f"--prompt {each}: give ROLE=TEXT, each role once")
+            raise typer.BadParameter(f"--prompt {option}: give ROLE=TEXT, each role once")
         prompts[role] = text
     return prompts or None
 
@@ -63,21 +63,21 @@ def shard(
     mixture: Path | None = None,
     verify: bool = False,
     json: bool = False,
-    **given: Any,
+    **settings: Any,
 ) -> None:
     """Write the texts of a corpus as token shards, and verify them.
 
-    They are Parquet files of like lengths, with a manifest. An interrupted export continues when
-    it is called again. A finished one compares checksums and repairs files. A folder of shards
-    alone prints how far its export has come. With --verify the exit code is 1 where a file differs
-    from the manifest.
+    Shards are Parquet files of similar lengths, with a manifest. Repeat an interrupted command to
+    continue. Repeated after its end, it compares checksums and repairs files. With a folder of
+    shards alone, it prints the progress of the export. With --verify the exit code is 1 if a file
+    differs from the manifest.
 
     Args:
         out (OUT): A folder, or s3://bucket/prefix in an object store.
         tokenizer: A tokenizers file, or the folder of dp.train_tokenizer.
         sources (--source NAME,…): Names of sources. [default: all]
         mixture (FILE.toml): Phases and weights for mixtures.json.
-        verify: Only compare the shards of a folder with their manifest: shard OUT --verify.
+        verify: Compare the shards of a folder with their manifest: shard OUT --verify.
 
     Example:
         duckplets shard faq.duckdb shards --tokenizer tokenizer.json
@@ -92,9 +92,9 @@ def shard(
         raise typer.BadParameter("give CORPUS, OUT and --tokenizer; or OUT alone, or with --verify")
     from duckplets.order.mixture import Mixture
 
-    given["mixture"] = None if mixture is None else Mixture.from_toml(mixture)
+    settings["mixture"] = None if mixture is None else Mixture.from_toml(mixture)
     with corpus_at(Path(corpus), read_only=True) as opened:
-        report = opened.shard(out, tokenizer=tokenizer, sources=sources, **given)
+        report = opened.shard(out, tokenizer=tokenizer, sources=sources, **settings)
     output.show(report, json=json)
 
 
@@ -114,19 +114,16 @@ def _tell_status(folder: str, *, json: bool) -> None:
 
 
 def _verify(out: str, *, json: bool) -> None:
-    """Compare token shards with their manifest; exit with 1 where a file differs."""
     from duckplets.tokens.verify import verify as verified
 
     report = verified(out)
     if json:
         document = asdict(report) | {"path": str(report.path), "ok": report.ok}
-        document["problems"] = [{"file": file, "what": what} for file, what in report.problems]
+        document["problems"] = [{"file": file, "what": text} for file, text in report.problems]
         output.print_document(document)
     else:
         output.show(report)
         tell("all files are as written" if report.ok else "WRONG: not all files are as written")
     if not report.ok:
-        say(
-            f"the command that made the shards repairs them: duckplets shard CORPUS {report.path} …"
-        )
+        say(f"repeat the command that wrote the shards: duckplets shard CORPUS {report.path} …")
         raise SystemExit(1)

@@ -1,11 +1,11 @@
-"""Make a command of signatures and docstrings: its own, and that of its verb.
+"""Make a command from the signature and docstring of a function and of the verb it calls.
 
     @command("mining.mine:mine", only="depth source split", places={"recipe": "RECIPE"})
-    def mine(corpus: Path, by: str | None = None, **given: Any) -> None: ...
+    def mine(corpus: Path, by: str | None = None, **settings: Any) -> None: ...
 
-An argument without a default is a place, any other one an option. ``Args:`` of the docstring say
-what each is, in parentheses its placeholder or how it is written: ``start (--from N): The first.``
-``only`` names the arguments of the verb that are options; ``given`` has those that were given.
+An argument without a default is positional, every other one an option. ``Args:`` of the docstring
+has its text, and in parentheses its placeholder or spelling: ``start (--from N): The first step.``
+``only`` names the arguments of the verb that become options. ``settings`` has the values.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _COMPLETE = {
 }
 _NUMBERS, _NAMES = "N,…", "NAME,…"
 _PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "FILE"}
-# Placeholder and text of arguments that many commands have, unless their docstring says them.
+# Placeholder and text of arguments that many commands have; a docstring overrides them.
 _USUAL = {
     "corpus": ("CORPUS", "The corpus file, NAME.duckdb."),
     "json": ("", "Print JSON instead of tables."),
-    "state": ("FILE", "The state file. [default: beside the corpus]"),
+    "state": ("FILE", "The state file. [default: next to the corpus]"),
 }
 _NEVER = {"progress", "engine"}  # shown by a command itself; DUCKPLETS_ENGINE
 _NAME = re.compile(r'\s*(?:"((?:[^"]|"")*)"\s*(?=,|\Z)|([^,]+))')
@@ -74,42 +74,42 @@ def command(
     without: Collection[str] = (),
     written: Mapping[str, str] | None = None,
 ) -> Callable[[Command], Command]:
-    """Make a command of a function and of the verbs whose arguments its ``**given`` has.
+    """Make a command from a function and the verbs whose arguments its ``**settings`` has.
 
     It runs inside the error boundary.
 
     Args:
         verbs: MODULE:FUNCTION or class in the package, or a function; the first has precedence.
-        places: Placeholders of further arguments that are places.
-        only: Arguments of verbs that are options. Default: all.
-        without: Arguments of verbs to leave out.
+        places: Placeholders of further positional arguments.
+        only: Arguments of verbs that become options. Default: all.
+        without: Arguments of verbs to exclude.
         written: Placeholders of options of verbs.
     """
 
     def made(function: Command) -> Command:
-        options = {each.name: each for each in options_of(function, places=places)}
+        options = {option.name: option for option in options_of(function, places=places)}
         own = {*options}
         for verb in verbs:
-            left_out = {*without, *options}
-            for each in options_of(verb, places=places, without=left_out, written=written):
-                if only is None or each.name in (*only.split(), *(places or ())):
-                    options[each.name] = each
+            excluded = {*without, *options}
+            for option in options_of(verb, places=places, without=excluded, written=written):
+                if only is None or option.name in (*only.split(), *(places or ())):
+                    options[option.name] = option
 
         @wraps(function)
-        def called(**given: Any) -> None:
-            from duckplets.cli.logs import logged, said
+        def called(**arguments: Any) -> None:
+            from duckplets.cli.logs import logged, printed
 
-            with boundary(), said(say), logged(log_file()):
-                values = {name: _split(options[name], value) for name, value in given.items()}
+            with boundary(), printed(say), logged(log_file()):
+                values = {name: _split(options[name], value) for name, value in arguments.items()}
                 function(**{n: v for n, v in values.items() if n in own or v is not None})
                 sys.stdout.flush()
 
-        del called.__wrapped__  # or Typer would read its parameters
-        parameters = sorted(options.values(), key=lambda each: not _is_place(each))
+        del called.__wrapped__  # otherwise Typer reads its parameters
+        parameters = sorted(options.values(), key=lambda option: not _is_place(option))
         called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {p.name: p.annotation for p in parameters}
         text = ARGUMENTS.sub("", inspect.getdoc(function) or "")
-        called.__doc__ = text.replace("Example:\n", "\b\nExample:\n")  # which keeps its lines
+        called.__doc__ = text.replace("Example:\n", "\b\nExample:\n")  # Typer keeps its lines
         return called
 
     return made
@@ -122,9 +122,10 @@ def options_of(
     without: Collection[str] = (),
     written: Mapping[str, str] | None = None,
 ) -> list[Parameter]:
-    """Return the arguments of a function as Typer parameters; those of a verb have no default."""
+    """Return the arguments of a function as Typer parameters, without the defaults of a verb."""
     is_verb = isinstance(place, str)
-    verb = _found(place) if isinstance(place, str) else place
+    module, _, name = place.partition(":") if isinstance(place, str) else ("", "", "")
+    verb: Any = getattr(import_module(f"duckplets.{module}"), name) if is_verb else place
     parameters, found = inspect.signature(verb).parameters, []
     texts, places = documented_arguments(verb), places or {}
     for parameter in parameters.values():
@@ -145,12 +146,6 @@ def options_of(
     return found
 
 
-def _found(place: str) -> Callable[..., Any]:
-    module, _, name = place.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"duckplets.{module}"), name)
-    return found
-
-
 def _place(parameter: Parameter, kind: Any, placeholder: str, text: str) -> Parameter:
     is_optional = parameter.default is not Parameter.empty
     completed = _COMPLETE.get(parameter.name)
@@ -164,7 +159,6 @@ def _place(parameter: Parameter, kind: Any, placeholder: str, text: str) -> Para
 def _option(
     parameter: Parameter, kind: Any, placeholder: str, text: str, *, is_own: bool = True
 ) -> Parameter:
-    """Return an option; those of verbs have no default of their own."""
     name, default, how = parameter.name, parameter.default, dict[str, Any]()
     words = placeholder.split()
     forms = [word for word in words if word.startswith("--")]
@@ -197,7 +191,7 @@ def _as_options(text: str, arguments: Collection[str]) -> str:
 
 
 def _with_default(text: str, default: Any) -> str:
-    """Return help with the default at its end, unless the text says it."""
+    """Return help with the default at its end, unless the text has it."""
     if default is True:
         shown = "yes"
     elif isinstance(default, tuple | list):
@@ -212,11 +206,11 @@ def _with_default(text: str, default: Any) -> str:
 
 def _kind(verb: Callable[..., Any], parameter: Parameter) -> Any:
     """Return the type of an option: choice, flag, number, list of names, or text."""
-    of_one = SimpleNamespace(__annotations__={"it": parameter.annotation})
+    annotated = SimpleNamespace(__annotations__={"it": parameter.annotation})
     space = dict(vars(sys.modules[verb.__module__]))
     while True:
         try:
-            hint = get_type_hints(of_one, globalns=space)["it"]
+            hint = get_type_hints(annotated, globalns=space)["it"]
             break
         except NameError as error:
             name = str(error.name)
@@ -248,13 +242,13 @@ def _is_place(parameter: Parameter) -> bool:
     return isinstance(how, typer.models.ArgumentInfo)
 
 
-def _split(parameter: Parameter, given: Any) -> Any:
+def _split(parameter: Parameter, value: Any) -> Any:
     """Return the value of an option; a list whose placeholder has ``,…`` is split."""
     _, how = get_args(parameter.annotation)
-    if not isinstance(given, list) or ",…" not in str(how.metavar):
-        return given
+    if not isinstance(value, list) or ",…" not in str(how.metavar):
+        return value
     try:
-        found = names(given)
+        found = names(value)
         return (tuple(map(int, found)) if how.metavar == _NUMBERS else found) or None
     except ValueError:
-        raise typer.BadParameter(f"{','.join(given)}: give integers") from None
+        raise typer.BadParameter(f"{','.join(value)}: give integers") from None

@@ -67,10 +67,10 @@ def ingest(
             ``datasets``, a source of ``duckplets.sources``, a ``Collection``, a folder of BEIR, or
             any object with a ``name`` and ``batches(cursor)``. Several: a list of these, a mapping
             of names to these, or a ``sources.toml`` file.
-        name: Name of the source. Default: that of the file. Ingesting again under a name adds
-            what is new.
-        quality: Gates for texts: settings, a preset or a TOML file; see ``Quality``. Equal texts
-            are rejected except the first; records of the corpus come before.
+        name: Name of the source. Default: the name of the file. Ingesting again under a name adds
+            new records.
+        quality: Gates for texts: settings, a preset or a TOML file; see ``Quality``. Of equal texts
+            only the first is accepted; records of the corpus come first.
         where: A condition on rows in SQL, over record_id, source, date, group_key, taxonomy,
             meta, trust, created_at, updated_at and text. Other rows are skipped before any gate.
         limit: Stop after N accepted records of each source.
@@ -78,8 +78,8 @@ def ingest(
             ``quarantine``: count them and store them in the table ``quarantine``.
         on_conflict: For known ids with other content: ``error``, ``skip``, or ``replace``.
         trust: Trust in the source, from 0 to 1. A column name is allowed too. Default: 0.5.
-        remap: Allow another mapping than the source was read with. Its rows replace all records
-            of the source, in one version; of two rows with one id the last holds.
+        remap: Allow another mapping than the earlier one. The new rows replace all records of the
+            source, in one version. The last of several rows with one id counts.
         restart: Discard the stored rows of an unfinished ingest of this name, and start again.
         options: Rare settings; see ``IngestOptions``.
         progress: Called with rows read and their number if known; True or False for a bar

@@ -101,7 +101,7 @@ def prepare(
     It holds texts, chunks and default pools; what has come since is added. Delete it at will.
 
     Args:
-        clean: Remove what neither the newest version nor a saved run needs.
+        clean: Remove files that neither the newest version nor a saved run needs.
         state (FILE,…): State files of such runs, or one, other than the one beside the corpus.
         engine: What finds chunks in texts, as for ``mine``; this process reads and writes.
         progress: Called with sections done; True for a bar, None for one on a terminal.

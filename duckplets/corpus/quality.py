@@ -115,8 +115,8 @@ def deduplicate(
 
     Args:
         near: Least Jaccard similarity of two texts, above 0 and up to 1.
-        action: ``remove`` all of a cluster but one, or ``mark`` clusters only.
-        dry_run: Store nothing, and only report; a corpus that is open read-only will do.
+        action: ``remove``: keep one record of each cluster. ``mark``: only store the clusters.
+        dry_run: Report without storing. The corpus may be open read-only.
         ngram: Words of an n-gram.
         bands: Bands of a signature: more find more, and take longer. By default bands and
             rows are such that 99 % of the pairs that are just near enough are found: 12 of 7
@@ -167,16 +167,16 @@ def decontaminate(
     earlier ones keep what they have.
 
     Args:
-        against: ``test``: records of train and validation are compared with the test split;
-            ``validation``: those of train with that one. The name of a source of the corpus:
-            all others are compared with it. A path: a file, such as ``queries.jsonl`` of
-            a BEIR data set, a glob, a folder of text files, or ``hf://``. A BEIR folder, or a
-            folder of such: the queries of test of each. Or any source that could be ingested.
-            Where a name is several of these, the first in this order is meant.
-        text: Columns of a file whose texts are compared, each by itself.
-        ngram: Words of an n-gram.
-        action: ``mark`` what was found, or ``remove`` it.
-        dry_run: Store nothing, and only report; a corpus that is open read-only will do.
+        against: The evaluation set. ``test``: compare train and validation with the test split.
+            ``validation``: compare train with validation. A source of the corpus: compare all
+            other sources with it. A path: a file, such as ``queries.jsonl`` of a BEIR data set, a
+            glob, a folder of text files, or ``hf://``. A BEIR folder, or a folder of BEIR folders:
+            the test queries of each. Or any other source of ``ingest``. If a name has several
+            meanings, the first in this list counts.
+        text: Columns of a file to compare, each separately.
+        ngram: Number of words in an n-gram.
+        action: ``mark``: only store the matches. ``remove``: remove the matching records.
+        dry_run: Report without storing. The corpus may be open read-only.
         card: Write a Markdown file that lists every set, the n-gram and the matches.
         progress: As for ``ingest``.
 

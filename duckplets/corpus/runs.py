@@ -47,19 +47,18 @@ def sampler(
     A file of a run has the same keys: ``corpus.sampler(**dp.load_run("run.toml"))``.
 
     Args:
-        kind: ``triplets``; ``pairs`` of anchor and positive; ``labelled_pairs``, with the labels of
-            their sources, otherwise drawn: anchor and positive 1, anchor and negative 0; ``lists``
-            of an anchor's documents with ``labels`` and ``scores``: its positives in turn, at most
-            as many as it has negatives, then the negatives; ``texts``; or ``messages`` of converted
-            records.
-        split: Every text of the run is of this split.
+        kind: Kind of samples. ``triplets``. ``pairs`` of anchor and positive. ``labelled_pairs``
+            with the labels of sources, or drawn: anchor and positive 1, anchor and negative 0.
+            ``lists`` of an anchor's documents with ``labels`` and ``scores``: positives in turn, no
+            more than negatives, then the negatives. ``texts``. ``messages`` of converted records.
+        split: The split of all texts of the run.
         recipes: Recipes, or names of stored ones. Default: the stored ones, otherwise the
             defaults of each source.
         mixture: Weight of each source, where a source without one is left out; a ``Mixture``;
             ``"proportional"``; ``"equal"``; or the path of a TOML file. Default: the weights
             declared with the sources, otherwise the shares that index controls give, otherwise
             ``"proportional"``: each anchor once an epoch.
-        batch_size: Samples a batch, of each rank.
+        batch_size: Number of samples in a batch of each rank.
         negatives: Distinct negatives a triplet, or ``Negatives`` with their source and cut.
         no_duplicates: What must be unique in a batch of all ranks. True: texts; negatives are
             drawn again, and samples change places within blocks of 64 batches. A sample that fits
@@ -67,11 +66,11 @@ def sampler(
             negatives again, until they differ from all texts of the batch. ``group``: also
             families, which are records of one ``group_key``, otherwise of one normalised anchor
             text. Or a value of records, such as ``"meta['entity']"``.
-        batch_by: What the samples of a batch of all ranks share: ``source``; ``recipe`` and source;
-            also one of 16 classes of ``length``, or a value of records such as
-            ``"meta['topic']"``. Shares of a mixture hold for batches. The rest of all keys follows
-            as mixed batches of neighbours. With ``source`` in proportion to anchors, the rests of
-            the sources fill mixed batches; with weights no batch is mixed.
+        batch_by: The common value of the samples in a global batch. ``source``. ``recipe``: recipe
+            and source. ``length``: also one of 16 length classes. Or a value of records, such as
+            ``"meta['topic']"``. Shares of a mixture apply to batches. Remaining samples of all keys
+            form mixed batches of neighbours. With ``source``, proportional shares have such mixed
+            batches, and weights have none.
         consistent: Draw only pairs whose positive a scorer ranks high enough: ``("dense", 20)``
             leaves out a pair whose positive is not among the first 20 legal negatives, or a table
             of ``scorer``, ``within`` and ``min_score``. The scorer must have mined these recipes.
@@ -79,9 +78,9 @@ def sampler(
         columns: Columns of a batch; see ``Batch``. ``anchor_vector`` and the like of every text
             column, with ``:NAME`` where there are several sets of vectors.
         seed: Another seed gives another order.
-        steps: Stop after this many batches.
-        epochs: Stop after this many nominal epochs. An epoch has as many samples as all sources
-            drawn from have anchors. Without steps and epochs a run is endless.
+        steps: Stop after N batches.
+        epochs: Stop after N nominal epochs. The number of samples in an epoch is the number of
+            anchors of all drawn sources. Without steps and epochs a run is endless.
         rank: Which of ``world_size`` ranks this is, from 0.
         world_size: Number of ranks that share each global batch, in slices by rank.
         run: Name to save under.

@@ -1,4 +1,4 @@
-"""Write the card of a data set: what is in it, what it was made from and how, to make it again."""
+"""Write the card of a data set: its contents, its origin, and the settings to make it again."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from duckplets.export import ExportReport
     from duckplets.runs.sampler import Sampler
 
-_FRONT = ("---", "tags:", "- duckplets", "- sentence-transformers", "---")  # which the hub reads
+_FRONT = ("---", "tags:", "- duckplets", "- sentence-transformers", "---")  # for the hub
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a data set holds, and what it follows from."""
+    """The contents of a data set and their origin."""
 
     kind: str  # of its rows, in words
     split: str
@@ -40,37 +40,39 @@ class Contents:
     version: int  # of the corpus
     recipes: Mapping[str, Sequence[Any]]  # by source
     made: dict[str, Any]  # the arguments, or the settings of the run, as JSON values
-    # Of candidates by what policies leave of them, or of samples by source.
-    counts: Sequence[Mapping[str, Any]]
+    counts: Sequence[Mapping[str, Any]]  # of candidates by policy, or of samples by source
     left_out: Mapping[str, int] = field(default_factory=dict)  # anchors by reason
-    notes: str = ""  # what a run says of itself
+    notes: str = ""  # the description of a run
 
 
-def exported_from(of: CorpusFile, report: ExportReport, given: Mapping[str, Any]) -> Contents:
-    """Return what an export of negatives wrote."""
-    database, split, recipe = of.database, given["split"], given.get("recipe")
+def exported_from(
+    corpus: CorpusFile, report: ExportReport, arguments: Mapping[str, Any]
+) -> Contents:
+    """Return the contents of an export of negatives."""
+    database, split, recipe = corpus.database, arguments["split"], arguments.get("recipe")
     if recipe is None or isinstance(recipe, str):
-        recipe = recipe_store.find(database, report.recipe, of.version, given.get("source"))
+        source = arguments.get("source")
+        recipe = recipe_store.find(database, report.recipe, corpus.version, source)
     minings = Minings(database)
     recipes = {source: [minings.as_drawn(recipe, source, split)] for source in report.sources}
-    made = {name: value for name, value in given.items() if name not in ("recipe", "progress")}
+    made = {name: value for name, value in arguments.items() if name not in ("recipe", "progress")}
     counts: list[dict[str, Any]] = []
     if report.negatives and isinstance(recipe, TripletRecipe):
         found = minings.drawn_by(recipe, split=split)
         guards = {(mining.source, mining.scorer): mining.counts for mining in found}
-        asked = given.get("negatives")
-        counts = policies(of, negatives=asked, recipe=recipe, split=split).to_pylist()
+        negatives = arguments.get("negatives")
+        rows = policies(corpus, negatives=negatives, recipe=recipe, split=split).to_pylist()
         counts = [
-            {name: of for name, of in row.items() if not name.startswith(("positives", "within"))}
+            {key: n for key, n in row.items() if not key.startswith(("positives", "within"))}
             | guards[row["source"], row["scorer"]]
-            for row in counts
+            for row in rows
             if row["source"] in recipes
         ]
     return Contents(
         kind="mined negatives" if counts else "pairs",
         split=split,
         rows=report.rows,
-        version=of.version,
+        version=corpus.version,
         recipes=recipes,
         made=made | {"recipe": report.recipe},
         counts=counts,
@@ -78,15 +80,15 @@ def exported_from(of: CorpusFile, report: ExportReport, given: Mapping[str, Any]
     )
 
 
-def drawn_from(of: CorpusFile, sampler: Sampler, start: int, rows: int) -> Contents:
-    """Return what a run drew from a position to where it stands."""
+def drawn_from(sampler: Sampler, start: int, rows: int) -> Contents:
+    """Return the contents of a run from ``start`` to its current position."""
     newest = sampler.settings.versions[-1]
     made = {"positions": [start, sampler.position], "order_version": ORDER_VERSION}
     metrics: dict[str, dict[str, Any]] = {}
     for name, value in sampler.metrics().items():
-        of_source, _, what = name.removeprefix("data/").rpartition("/")
+        source, _, metric = name.removeprefix("data/").rpartition("/")
         if name.startswith("data/"):
-            metrics.setdefault(of_source, {"source": of_source})[what] = value
+            metrics.setdefault(source, {"source": source})[metric] = value
     return Contents(
         kind=sampler.settings.kind,
         split=newest.split,
@@ -99,9 +101,9 @@ def drawn_from(of: CorpusFile, sampler: Sampler, start: int, rows: int) -> Conte
     )
 
 
-def card(of: CorpusFile, uri: HubUri, contents: Contents) -> str:
+def card(corpus: CorpusFile, uri: HubUri, contents: Contents) -> str:
     """Return the text of a card, with its metadata in front."""
-    database, sources = of.database, sorted(contents.recipes)
+    database, sources = corpus.database, sorted(contents.recipes)
     where = {"sources": sources, "version": contents.version}
     licences = database.table("export/card/licences", where).to_pylist()
     personal = database.table("export/card/personal_data", where).to_pylist()
@@ -114,13 +116,13 @@ def card(of: CorpusFile, uri: HubUri, contents: Contents) -> str:
         f"{counted(contents.rows, 'row')} of {contents.kind}, split {contents.split}, made by "
         f"duckplets {version_of('duckplets')} with DuckDB {engine_version()} from version "
         f"{contents.version} of a corpus.",
-        *_section("What guards and policies left", table(contents.counts)),
-        *([f"\nAnchors left out: {plain(tallied(contents.left_out))}."] * bool(contents.left_out)),
+        *_section("Counts of guards and cuts", table(contents.counts)),
+        *([f"\nExcluded anchors: {plain(tallied(contents.left_out))}."] * bool(contents.left_out)),
         *_section("Licences", table(licences)),
-        *(["\nNULL: the source has no column `license`, or it was not kept."] * unlicensed),
+        *(["\nNULL: the source has no column `license`, or it was not stored."] * unlicensed),
         *_section("Personal data", table(personal)),
-        *([f"\nNo gate has looked for it in {', '.join(map(code, unseen))}."] * bool(unseen)),
-        *_section("How it was made", fenced(_json(contents.made), "json")),
+        *([f"\nNo gate searched for it in {', '.join(map(code, unseen))}."] * bool(unseen)),
+        *_section("Settings", fenced(_json(contents.made), "json")),
         *(["", *fenced(contents.notes, "text")] if contents.notes else []),
         "\n## Recipes",
     ]
@@ -131,7 +133,7 @@ def card(of: CorpusFile, uri: HubUri, contents: Contents) -> str:
             f"\n### {code(name)}\n",
             *fenced(_json(to_dict(first.recipe)), "json"),
             f"\nIts pool in source {code(first.parameters['source'])}"
-            + (f"; likewise in {', '.join(also)}:" if also else ":"),
+            + (f"; also in {', '.join(also)}:" if also else ":"),
             "",
             *fenced(first.runnable(), "sql"),
         ]

@@ -1,6 +1,6 @@
-"""Collections as they are: all documents, the queries of a split, and the labels between them.
+"""Read whole collections: all documents, the queries of a split, and their labels.
 
-No recipe and no pool decides here. Ids lose the name of the source where there is one collection.
+Recipes and pools have no part in it. With a single collection, ids have no name of a source.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ class Collections:
         return cls(database, [*found], sorted(documents), split)
 
     def id(self, name: str) -> str:
-        """Return the id of a query or a document, as it came if there is one collection."""
+        """Return the id of a query or a document; in a single collection the original one."""
         if len(self.sources) > 1:
             return name
-        every = (f"{of}/" for of in (*self.documents, *self.sources))
-        return name.removeprefix(next(filter(name.startswith, every), ""))
+        prefixes = (f"{source}/" for source in (*self.documents, *self.sources))
+        return name.removeprefix(next(filter(name.startswith, prefixes), ""))
 
     def records(self, sources: list[str], split: str | None = None) -> Iterator[dict[str, Any]]:
         """Yield records of sources: record_id, meta, text."""
@@ -68,7 +68,7 @@ class Collections:
                 yield row | {"meta": row["meta"] or {}}
 
     def labels(self) -> Iterator[dict[str, Any]]:
-        """Yield the labels: split, query, document, label; ids as they are stored."""
+        """Yield the labels: split, query, document, label; with stored ids."""
         version = current_version(self.database)
         where = {"sources": self.sources, "split": self.split, "version": version}
         for batch in self.database.stream(query("export/collection/labels"), where, rows=4096):
@@ -76,8 +76,7 @@ class Collections:
 
 
 def titled(title: str | None, text: str) -> tuple[str, str]:
-    """Return the title and the text that make the text of a document."""
-    if title and text == title:
-        return title, ""
-    is_there = title and text.startswith(f"{title} ")
-    return (title, text[len(title) + 1 :]) if title and is_there else ("", text)
+    """Return the title and the rest of a document's text."""
+    if title and (text == title or text.startswith(f"{title} ")):
+        return title, text[len(title) + 1 :]
+    return "", text

@@ -2,9 +2,9 @@
 
 minings ─anchors→ keys ─a block→ positives, negatives ─texts→ Example ─fit→ Example or None
 
-The pools' lists become temporary tables of positives and documents. Each block takes a few
-thousand anchors, or as many as their texts allow, and reads every text once, so a million anchors
-with 32 negatives need the memory of one block.
+The pools' lists become temporary tables of positives and documents. A block has up to some thousand
+anchors, limited by the size of their texts, and reads every text once. So a million anchors with 32
+negatives need the memory of one block.
 """
 
 from __future__ import annotations
@@ -34,60 +34,64 @@ from duckplets.pools.arrays import pair_hashes
 from duckplets.pools.compile import CompiledPool, Part
 from duckplets.pools.read import PoolReader
 
-_LEFT = ("anchor_section_key", "rank", "negative_section_key", "score")
+_CANDIDATE = ("anchor_section_key", "rank", "negative_section_key", "score")
 _LARGEST_BLOCK = 16_384
-_BLOCK_BYTES = 96 << 20  # bytes of a block's texts in Arrow; Python strings need as many again
+_BLOCK_BYTES = 96 << 20  # bytes of a block's texts in Arrow; Python strings need the same again
 
 
 class Document(NamedTuple):
     """A section that is a positive or a negative."""
 
-    id: str  # its record's, with "#" and the position if the record has several documents
+    id: str  # the record's id, with "#" and the position if the record has several documents
     text: str  # the whole section
-    title: str | None = None  # with which the text of a collection's document may begin
+    title: str | None = None  # the text of a collection's document may start with it
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
     """An anchor with its positives and negatives."""
 
-    # The record's id with "#" and the position. It is never equal to a document's id: evaluators of
-    # BEIR drop a hit with the id of its query. Of one collection it is as it came.
+    # The record's id with "#" and the position. It never equals a document's id: evaluators of BEIR
+    # drop a hit with the id of its query. In a single collection it is the original id.
     id: str
     text: str
     positives: list[Document]
     negatives: list[Document]  # the hardest first
-    positive_score: float | None  # the lowest of its positives
-    scores: Sequence[float | None]  # of the negatives; None for one drawn at random
-    filled: int = 0  # negatives, the last ones, drawn at random for this export
-    is_inconsistent: bool = False  # whether the consistency filter takes all its positives
+    positive_score: float | None  # the lowest score of its positives
+    scores: Sequence[float | None]  # of the negatives; None for a random one
+    filled: int = 0  # number of random negatives for this export, at the end
+    is_inconsistent: bool = False  # whether the consistency filter excludes all its positives
 
 
-# -- reading them -------------------------------------------------------------------------------
+# -- reading ------------------------------------------------------------------------------------
 
 
 class SubjectReader:
-    """Read a subject on its own connection, as of one moment."""
+    """Read a subject on its own connection, in one transaction."""
 
     def __init__(
         self, database: Database, subject: Subject, collection: Collections | None = None
     ) -> None:
         self.database, self.collection = database, collection
         self.subject = subject
-        self.sources = subject.sources  # those that have anchors
+        self.sources = subject.sources  # later only the sources with anchors
         every = [*subject.pools, *subject.further]
         self._read_mined()
         self.run_with("export/positives", "positives", ["record_key", "chunk_key"], of=every)
         plain = {"are_plain": collection is not None}
         self.run_with("export/documents", "negatives", ["chunk_key"], plain, of=every)
-        self._consistent = self._pairs()
+        pools = [pool for pool in subject.pools if pool.is_filtered]
+        columns = ["anchor_section_key", "positive_section_key"]
+        found = [self._listed(pool, "consistent", columns) for pool in pools]
+        # Pairs of sections that a consistency filter retains; None without a filter.
+        self._consistent = _pair_words(*pa.concat_tables(found).columns) if found else None
 
     @classmethod
     @contextmanager
     def opened(
         cls, database: Database, subject: Subject, collection: Collections | None = None
     ) -> Iterator[SubjectReader]:
-        """Read a subject until the end of the block, with the ids of the collection it is of."""
+        """Read a subject until the end of the block, with the ids of its collection."""
         with closing(database.cursor()) as own, own.transaction():
             yield cls(own, subject, collection)
 
@@ -99,7 +103,7 @@ class SubjectReader:
         parameters: dict[str, Any] | None = None,
         of: Sequence[CompiledPool] | None = None,
     ) -> None:
-        """Run a statement that sees columns of one part of the pools as ``pool_PART``."""
+        """Run a statement that reads columns of one part of the pools as ``pool_PART``."""
         found = [self._listed(pool, part, columns) for pool in of or self.subject.pools]
         with self.database.registered(**{f"pool_{part}": pa.concat_tables(found)}):
             self.database.run(statement, parameters)
@@ -108,15 +112,8 @@ class SubjectReader:
         with PoolReader(self.database, [pool]) as reader:
             return reader.list(pool, part).select(columns)
 
-    def _pairs(self) -> Words | None:
-        """Return the pairs of sections that a consistency filter leaves; None without one."""
-        columns = ["anchor_section_key", "positive_section_key"]
-        pools = [pool for pool in self.subject.pools if pool.is_filtered]
-        found = [self._listed(pool, "consistent", columns) for pool in pools]
-        return _pair_words(*pa.concat_tables(found).columns) if found else None
-
     def _read_mined(self) -> None:
-        """Read what the recipe's policy leaves of its candidates, into temporary tables."""
+        """Read the candidates that the recipe's policy retains, into temporary tables."""
         for table in ("mined_anchors", "mined_negatives"):
             self.database.run(f"export/{table}")
         folder = mining_store.folder_of(self.database)
@@ -127,8 +124,8 @@ class SubjectReader:
                 self.database.run("export/add_anchors", key | {"files": files})
             with closing(self.database.cursor()) as reading:
                 for rows in policies.survivors(reading, mining, self.subject.policy, version):
-                    left = pa.table(dict(zip(_LEFT, rows[: len(_LEFT)], strict=True)))
-                    with self.database.registered(left_rows=left):
+                    columns = zip(_CANDIDATE, rows[: len(_CANDIDATE)], strict=True)
+                    with self.database.registered(retained=pa.table(dict(columns))):
                         self.database.run("export/add_negatives", key)
 
     @cached_property
@@ -145,12 +142,12 @@ class SubjectReader:
             return self.database.table("export/pool_anchors")
 
     def most_negatives(self) -> int:
-        """Return the negatives of the fullest anchor, least over the sources."""
+        """Return the negatives of each mining's fullest anchor, and the minimum of these."""
         fullest = self.anchors.group_by("mining_key").aggregate([("candidates", "max")])
         return int(pc.min(fullest["candidates_max"]).as_py() or 0)
 
     def examples(self, negatives: int | None = None) -> Iterator[Example]:
-        """Yield all anchors in order, each with at most so many negatives."""
+        """Yield all anchors in order, each with at most ``negatives``."""
         pace, start = BlockSize(_LARGEST_BLOCK, _BLOCK_BYTES), 0
         while start < self.anchors.num_rows:
             block = self.anchors.slice(start, pace.rows)
@@ -193,13 +190,13 @@ class SubjectReader:
             )
 
     def _usable(self, own: int, text: str, found: list[tuple[int, Document]]) -> list[Document]:
-        """Return the positives with another text than the anchor, or itself if it is its own."""
-        of_itself = self.subject.pools[0].own_positive
+        """Return the positives: the anchor itself, or sections with another text."""
+        is_own = self.subject.pools[0].own_positive
         same_text = self.subject.recipe.allow_same_anchor_positive
         return [
             document
             for key, document in found
-            if (key == own or not of_itself) and (same_text or document.text != text)
+            if (key == own or not is_own) and (same_text or document.text != text)
         ]
 
     def documents(self) -> Iterator[Document]:
@@ -228,7 +225,7 @@ class SubjectReader:
         return dict(zip(keys, map(Document, ids, texts, titles), strict=True))
 
     def document_id(self, name: str) -> str:
-        """Return the id of a document, as it came if all is of one collection."""
+        """Return the id of a document; in a single collection the original one."""
         return name if self.collection is None else self.collection.id(name)
 
     def query_id(self, row: dict[str, Any]) -> str:
@@ -239,8 +236,8 @@ class SubjectReader:
 
     def _damaged(self) -> StateMismatchError:
         return StateMismatchError(
-            f"some of what was mined is not in {self.database.path} any more; check it with: "
-            f"duckplets doctor {self.database.path}"
+            f"{self.database.path} lacks some mined sections; check it with: duckplets doctor "
+            f"{self.database.path}"
         )
 
 
@@ -255,17 +252,17 @@ def _by_place(values: pa.ChunkedArray, rows: pa.Table, places: int) -> list[list
     return [flat[low:high] for low, high in pairwise(starts)]
 
 
-# -- what is wanted of them ---------------------------------------------------------------------
+# -- the request --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportRequest:
-    """What a file shall contain; see ``export``."""
+    """The contents of a file; see ``export``."""
 
     shape: str  # of sentence-transformers
     negatives: int | None = None
     pairs: bool = False  # without negatives
-    exactly: bool = False  # an anchor must have exactly that many negatives
+    exactly: bool = False  # an anchor must have exactly ``negatives``
     when_short: str = ""
     scores: bool = False
     instruction: str | None = None
@@ -273,7 +270,7 @@ class ExportRequest:
 
 @dataclass
 class ExportTally:
-    """Counts of an export: rows, anchors, negatives, random ones, and anchors left out."""
+    """Counts of an export: rows, anchors, negatives, random negatives, and excluded anchors."""
 
     rows: int = 0
     anchors: int = 0
@@ -282,15 +279,15 @@ class ExportTally:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def fit(example: Example, wanted: ExportRequest, tally: ExportTally) -> Example | None:
-    """Return an example cut to what is wanted, or None, counted, if it is left out."""
-    if wanted.scores and None in example.scores:
+def fit(example: Example, request: ExportRequest, tally: ExportTally) -> Example | None:
+    """Return an example reduced to the request; None, counted, if it is excluded."""
+    if request.scores and None in example.scores:
         pairs = zip(example.negatives, example.scores, strict=True)
-        kept = [(document, score) for document, score in pairs if score is not None]
-        tally.left_out["negatives without a score"] += len(example.scores) - len(kept)
-        negatives, scores = [d for d, _ in kept], [s for _, s in kept]
+        scored = [(document, score) for document, score in pairs if score is not None]
+        tally.left_out["negatives without a score"] += len(example.scores) - len(scored)
+        negatives, scores = [d for d, _ in scored], [s for _, s in scored]
         example = replace(example, negatives=negatives, scores=scores)
-    if reason := _reason(example, wanted):
+    if reason := _reason(example, request):
         tally.left_out[reason] += 1
         return None
     tally.anchors += 1
@@ -299,11 +296,11 @@ def fit(example: Example, wanted: ExportRequest, tally: ExportTally) -> Example 
     return example
 
 
-def _reason(example: Example, wanted: ExportRequest) -> str:
+def _reason(example: Example, request: ExportRequest) -> str:
     if not example.positives:
         return "inconsistent" if example.is_inconsistent else "no positive"
-    if not (example.negatives or wanted.pairs):
+    if not (example.negatives or request.pairs):
         return "no negative"
-    if wanted.exactly and len(example.negatives) != wanted.negatives:
+    if request.exactly and len(example.negatives) != request.negatives:
         return "too few negatives"
-    return "no score of its positive" if wanted.scores and example.positive_score is None else ""
+    return "no score of its positive" if request.scores and example.positive_score is None else ""

@@ -1,4 +1,4 @@
-"""Write rows as JSON lines or Parquet; a file gets its name once it is complete."""
+"""Write rows as JSON lines or Parquet; a file gets its name when it is complete."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from duckplets.errors import SamplerError
 
 Row = Mapping[str, Any]
 
-# Row groups end after so many rows or characters, so their bounds depend on the rows alone and
+# A row group ends at a number of rows or characters. So its bounds depend on the rows alone, and
 # memory is bounded for texts of any length.
 _GROUP_ROWS = 16_384
 _GROUP_CHARACTERS = 16 << 20
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
-# JSON does not escape these, and some readers take them for line ends.
+# JSON does not escape these, and some readers treat them as line ends.
 _SEPARATORS = {code: f"\\u{code:04x}" for code in (0x85, 0x2028, 0x2029)}
 _FILE_SUFFIXES = (".parquet", ".jsonl", ".json", ".tsv", ".csv")
 
@@ -32,7 +32,7 @@ _FILE_SUFFIXES = (".parquet", ".jsonl", ".json", ".tsv", ".csv")
 
 
 def text_file(path: Path) -> TextIO:
-    """Open a new text file; a lone surrogate, which UTF-8 has not, gets its JSON escape."""
+    """Open a new text file; a lone surrogate is not in UTF-8 and gets its JSON escape."""
     return path.open("w", encoding="utf-8", errors="backslashreplace", newline="\n")
 
 
@@ -73,16 +73,16 @@ def write_tables(tables: Iterable[pa.Table], schema: pa.Schema, file: BinaryIO) 
     """Write tables as Parquet in row groups of thousands of rows; return the rows."""
     import pyarrow.parquet as pq
 
-    written, held = 0, list[pa.Table]()
+    written, group = 0, list[pa.Table]()
     with pq.ParquetWriter(file, schema) as writer:
         for table in tables:
-            held.append(table)
+            group.append(table)
             written += table.num_rows
-            if sum(part.num_rows for part in held) >= _GROUP_ROWS:
-                writer.write_table(pa.concat_tables(held))
-                held.clear()
-        if held:
-            writer.write_table(pa.concat_tables(held))
+            if sum(part.num_rows for part in group) >= _GROUP_ROWS:
+                writer.write_table(pa.concat_tables(group))
+                group.clear()
+        if group:
+            writer.write_table(pa.concat_tables(group))
     return written
 
 
@@ -97,47 +97,47 @@ def _characters(value: Any) -> int:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExportPlace:
-    """What an export creates: a file of one of the suffixes, or a folder of files by pattern."""
+    """The output of an export: a file with one of the suffixes, or a folder of files."""
 
     suffixes: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 
 def check(path: Path, place: ExportPlace, *, overwrite: bool) -> None:
-    """Refuse a path that cannot be written, or that exists and is not to be replaced."""
-    what, suffix = f"path={str(path)!r}", path.suffix.lower()
+    """Refuse a path that cannot be written, or an existing one that must not be replaced."""
+    argument, suffix = f"path={str(path)!r}", path.suffix.lower()
     if place.suffixes and suffix not in place.suffixes:
-        raise SamplerError(f"{what}: give FILE{' or FILE'.join(place.suffixes)}")
+        raise SamplerError(f"{argument}: give FILE{' or FILE'.join(place.suffixes)}")
     if place.files and suffix in _FILE_SUFFIXES:
-        raise SamplerError(f"{what}: a folder is written, with {', '.join(place.files)}")
+        raise SamplerError(f"{argument}: give a folder, for {', '.join(place.files)}")
     if "\0" in str(path) or len(os.fsencode(path.name)) > 255:
-        raise SamplerError(f"{what}: no file can have that name")
+        raise SamplerError(f"{argument}: no file can have that name")
     if not path.parent.is_dir():
-        raise SamplerError(f"{what}: there is no folder {path.parent}; make it first")
+        raise SamplerError(f"{argument}: there is no folder {path.parent}; make it first")
     if not os.path.lexists(path):
         return
     if place.files:
-        raise SamplerError(f"{what} exists already, and no folder is replaced; give another")
+        raise SamplerError(f"{argument} exists, and a folder is never replaced; give another")
     if not overwrite:
-        raise SamplerError(f"{what} exists already; give another, or overwrite=True")
+        raise SamplerError(f"{argument} exists; give another, or overwrite=True")
     if not path.is_file():
-        raise SamplerError(f"{what} is no file, so it is not replaced")
+        raise SamplerError(f"{argument} is no file, so it is not replaced; give another")
 
 
 @contextmanager
 def appearing(path: Path, place: ExportPlace, *, overwrite: bool) -> Iterator[Path]:
-    """Yield a temporary path that is renamed if all goes well."""
-    aside = aside_of(path)
+    """Yield a temporary path, and rename it after success."""
+    temporary = aside_of(path)
     sweep(path)
     try:
         if place.files:
-            aside.mkdir()
-        yield aside
+            temporary.mkdir()
+        yield temporary
         check(path, place, overwrite=overwrite)
-        os.replace(aside, path)
+        os.replace(temporary, path)
     except OSError as error:
-        # Arrow's messages are its own, Python's are the system's
-        why = os.strerror(error.errno) if error.errno else str(error)
-        raise SamplerError(f"path={str(path)!r}: cannot write there: {why}") from error
+        # Arrow has its own messages, Python the system's.
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        raise SamplerError(f"path={str(path)!r}: cannot write there: {reason}") from error
     finally:
-        remove(aside)
+        remove(temporary)

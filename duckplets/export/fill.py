@@ -1,7 +1,7 @@
-"""Draw random negatives for anchors that were mined fewer than an export wants.
+"""Draw random negatives for anchors with too few mined ones.
 
-They are drawn by a hash of the anchor, from the documents its guards allow, so an anchor's
-negatives depend on nothing else.
+A hash of the anchor draws them from its legal documents, so an anchor's negatives depend on nothing
+else.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from duckplets.order.permute import below, hashed, key
 from duckplets.pools.read import PoolReader
 
 FIRST_RANK = 1 << 20
-"""Rank of the first negative that is drawn for an anchor, behind all that were mined."""
+"""Rank of the first random negative of an anchor, after all mined ones."""
 
-_DRAWS = 64  # and four for each document wanted: then what is still missing stays so
+_DRAWS = 64  # tries, and four more for each document; after them the anchor stays short
 
 
 def fill(database: Database, subject: Subject, wanted: int) -> None:
-    """Add negatives to the table of mined ones, for anchors that have fewer than wanted."""
+    """Add random negatives to the mined ones, for anchors with fewer than ``wanted``."""
     relabelled = relabelled_sections(database, subject.version)
     for mining, pool in zip(subject.minings, subject.guarded(), strict=True):
         with PoolReader(database, [pool]) as reader:
@@ -33,7 +33,7 @@ def fill(database: Database, subject: Subject, wanted: int) -> None:
             anchors = guards.keys_of(block)  # ascending
             span = {"mining": mining.key, "low": int(anchors[0]), "high": int(anchors[-1])}
             mined = [c.to_numpy() for c in database.table("export/mined_between", span).columns]
-            chosen, others = (_lists(guards, anchors, *of) for of in (mined, relabelled))
+            chosen, others = (_lists(guards, anchors, *pairs) for pairs in (mined, relabelled))
             excluded = guards.exclude(block)
             refused = merged([chosen, excluded.documents, others])[0]
             missing = np.maximum(wanted - chosen.lengths, 0)
@@ -46,15 +46,15 @@ def fill(database: Database, subject: Subject, wanted: int) -> None:
                 "negative_section_key": guards.sections.keys[added.values],
                 "score": pa.nulls(len(owners), pa.float64()),
             }
-            with database.registered(left_rows=pa.table(rows)):
+            with database.registered(retained=pa.table(rows)):
                 database.run("export/add_negatives", {"mining": mining.key})
 
 
-def _lists(guards: Guards, anchors: Integers, of: Integers, sections: Integers) -> IntegerLists:
-    """Return the sections of each anchor, as the guards number them."""
-    at, number = places(anchors, of), guards.sections.numbers(sections)
-    there = (at >= 0) & (number >= 0)
-    return IntegerLists.of(at[there], number[there], len(anchors))
+def _lists(guards: Guards, anchors: Integers, owners: Integers, sections: Integers) -> IntegerLists:
+    """Return the sections of each anchor, by the numbers of the guards."""
+    at, number = places(anchors, owners), guards.sections.numbers(sections)
+    known = (at >= 0) & (number >= 0)
+    return IntegerLists.of(at[known], number[known], len(anchors))
 
 
 def _drawn(
@@ -64,24 +64,24 @@ def _drawn(
     allowed: IntegerLists | None,
     documents: Integers,
 ) -> IntegerLists:
-    """Return as many documents as each anchor is missing, of those allowed, if named, or of all."""
+    """Return the missing documents of each anchor, from its allowed ones, or from all if None."""
     purpose = key("fill")
     pool = allowed or IntegerLists(np.array([0, len(documents)]), documents)
     row = np.arange(len(anchors)) if allowed is not None else np.zeros(len(anchors), np.int64)
     sizes, width = pool.lengths[row], int(documents.max(initial=0)) + 1
     found = np.full((len(anchors), int(missing.max(initial=0))), -1, np.int64)
-    got = np.zeros(len(anchors), np.int64)
+    count = np.zeros(len(anchors), np.int64)
     pairs = refused.owners() * width + refused.values  # ascending
     for draw in range(_DRAWS + 4 * found.shape[1]):
-        left = np.flatnonzero((got < missing) & (sizes > 0))
-        if len(left) == 0:
+        short = np.flatnonzero((count < missing) & (sizes > 0))
+        if len(short) == 0:
             break
-        words = hashed(purpose, anchors[left], draw)
-        drawn = pool.values[pool.starts[row[left]] + below(words, sizes[left])]
-        legal = places(pairs, left * width + drawn) < 0
-        legal &= ~(found[left] == drawn[:, None]).any(axis=1)
-        left, drawn = left[legal], drawn[legal]
-        found[left, got[left]] = drawn
-        got[left] += 1
-    starts = np.concatenate([[0], np.cumsum(got)])
+        words = hashed(purpose, anchors[short], draw)
+        drawn = pool.values[pool.starts[row[short]] + below(words, sizes[short])]
+        legal = places(pairs, short * width + drawn) < 0
+        legal &= ~(found[short] == drawn[:, None]).any(axis=1)
+        short, drawn = short[legal], drawn[legal]
+        found[short, count[short]] = drawn
+        count[short] += 1
+    starts = np.concatenate([[0], np.cumsum(count)])
     return IntegerLists(starts, found[found >= 0])

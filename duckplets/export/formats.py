@@ -1,23 +1,23 @@
-"""The formats: how each trainer's files are written, and BEIR's evaluation set.
+"""Write the files of each trainer's format, and BEIR's evaluation set.
 
-- ``sentence-transformers``: exactly the columns a loss takes, in order. Shapes and columns are
-  those of ``output_format`` and ``output_scores`` of its ``mine_hard_negatives``. With several
-  positives, all but labeled pairs repeat the negatives for each of them.
-- ``flagembedding``: a query per line. With scores it fits ``--knowledge_distillation``. The
-  recipe's instruction is the ``prompt``, read where ``--query_instruction_for_retrieval`` is given.
-- ``ms-swift``: a line for each positive, in messages of a user: ``messages`` are the anchor, after
-  the recipe's instruction as a message of the system.
-- ``tevatron``: ids with a corpus beside them. The key in ``corpus.jsonl`` is ``text``, which its
-  code reads.
-- ``pylate``: ids with scores for distillation (``KDProcessing``), queries and documents beside
-  them: positives come first, with the score of the anchor's lowest-scoring one.
-- ``automodel``: questions with ids of documents; a folder of documents beside them. Its loader
-  reads all files of that folder as one table, so the questions lie outside.
+- ``sentence-transformers``: exactly the columns of a loss, in order. Shapes and columns follow
+  ``output_format`` and ``output_scores`` of its ``mine_hard_negatives``. With several positives,
+  all shapes except labeled pairs repeat the negatives for each.
+- ``flagembedding``: one query a line. With scores it suits ``--knowledge_distillation``. The
+  recipe's instruction is the ``prompt``, which ``--query_instruction_for_retrieval`` reads.
+- ``ms-swift``: one line for each positive, in user messages. ``messages`` are the recipe's
+  instruction as a system message, and the anchor.
+- ``tevatron``: ids, with a corpus. The key in ``corpus.jsonl`` is ``text``, as its code expects.
+- ``pylate``: ids with scores for distillation (``KDProcessing``), queries and documents. Positives
+  come first, with the lowest score of the anchor's positives.
+- ``automodel``: questions with ids of documents, and a folder of documents. Its loader reads all
+  files of this folder as one table, so the questions are outside.
 - ``lighton``: ids with scores as for ``pylate``, and ``positive_ids``. A positive without a score
-  stands in ``positive_ids`` alone.
-- ``beir``: documents, queries and relevance judgements; needs no mining. Queries are the recipe's
-  anchors in a held-out split, documents its possible negatives and its positives. Anchors of equal
-  text are one query, with the positives of all of them. A collection is written as it is instead.
+  is only in ``positive_ids``.
+- ``beir``: documents, queries and relevance labels; needs no mining. Queries are the recipe's
+  anchors in a held-out split. Documents are its possible negatives and its positives. Anchors with
+  equal text are one query, with all their positives. Collections have their own documents, queries
+  and labels.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from duckplets.ingest.splits import need_splits
 
 Rows = Iterator[Row]
 
-_TOLD = 1000  # anchors between two progress calls
+_REPORTED = 1000  # anchors between two progress calls
 _TRAIN, _CORPUS, _QUERIES = "train.jsonl", "corpus.jsonl", "queries.jsonl"
 _DOCUMENTS, _SCORES = "documents.jsonl", "scores.jsonl"
 
@@ -61,50 +61,48 @@ class ExportFormat:
     """A format."""
 
     place: ExportPlace
-    scored: bool = False  # whether it has room for scores
-    mined: bool = True  # consists of mined negatives
+    scored: bool = False  # whether it can have scores
+    mined: bool = True  # whether it consists of mined negatives
     write: Callable[[SubjectReader, ExportRequest, Path, Work], ExportTally]
 
 
 def _write_rows(
     rows: Callable[[Example, ExportRequest], Rows],
     reader: SubjectReader,
-    wanted: ExportRequest,
+    request: ExportRequest,
     path: Path,
     work: Work,
     put: Callable[[Path, Rows], None] = json_lines,
 ) -> ExportTally:
-    """Write the rows of every example and return the counts."""
-    wanted, tally, anchors = _complete(reader, wanted), ExportTally(), reader.anchors.num_rows
+    request, tally, anchors = _complete(reader, request), ExportTally(), reader.anchors.num_rows
 
     def written() -> Rows:
-        for done, example in enumerate(reader.examples(wanted.negatives), 1):
-            fitted = fit(example, wanted, tally)
-            for row in () if fitted is None else rows(fitted, wanted):
+        for done, example in enumerate(reader.examples(request.negatives), 1):
+            fitted = fit(example, request, tally)
+            for row in () if fitted is None else rows(fitted, request):
                 yield row
                 tally.rows += 1
-            if done % _TOLD == 0 or done == anchors:
+            if done % _REPORTED == 0 or done == anchors:
                 work.tell(done, anchors)
 
     if path.suffix.lower() == ".parquet":
-        parquet(path, written(), _schema(wanted))
+        parquet(path, written(), _schema(request))
     else:
         put(path, written())
     return tally
 
 
-def _complete(reader: SubjectReader, wanted: ExportRequest) -> ExportRequest:
-    """Return the request with its number of negatives settled, if shorter anchors are not kept."""
-    if wanted.when_short not in ("drop", "random"):
-        return wanted
-    negatives = wanted.negatives or reader.most_negatives()
-    if wanted.when_short == "random":
+def _complete(reader: SubjectReader, request: ExportRequest) -> ExportRequest:
+    """Return the request with an exact number of negatives, if it excludes or fills anchors."""
+    if request.when_short not in ("drop", "random"):
+        return request
+    negatives = request.negatives or reader.most_negatives()
+    if request.when_short == "random":
         fill(reader.database, reader.subject, negatives)
-    return replace(wanted, negatives=negatives, exactly=True)
+    return replace(request, negatives=negatives, exactly=True)
 
 
 def _ways(example: Example) -> list[str]:
-    """Return the origin of each negative."""
     return ["random" if score is None else "mined" for score in example.scores]
 
 
@@ -112,37 +110,34 @@ def _ways(example: Example) -> list[str]:
 
 
 def _sentence_transformers(
-    reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
+    reader: SubjectReader, request: ExportRequest, path: Path, work: Work
 ) -> ExportTally:
-    """Write a data set as Parquet or JSON lines, by suffix."""
-    if wanted.shape == "n-tuple":
-        most = reader.most_negatives() if wanted.negatives is None else wanted.negatives
-        wanted = replace(wanted, negatives=most, exactly=True)
-    return _write_rows(_named, reader, wanted, path, work)
+    if request.shape == "n-tuple":
+        most = reader.most_negatives() if request.negatives is None else request.negatives
+        request = replace(request, negatives=most, exactly=True)
+    return _write_rows(_named, reader, request, path, work)
 
 
 @lru_cache(maxsize=1)
-def _schema(wanted: ExportRequest) -> pa.Schema:
-    """Return the columns of a shape."""
+def _schema(request: ExportRequest) -> pa.Schema:
     text, scores = pa.string(), pa.list_(pa.float64())
-    if wanted.shape == "labeled-pair":
-        last = ("score", pa.float64()) if wanted.scores else ("label", pa.int64())
+    if request.shape == "labeled-pair":
+        last = ("score", pa.float64()) if request.scores else ("label", pa.int64())
         return pa.schema([("anchor", text), ("document", text), last])
-    if wanted.shape == "labeled-list":
-        last = ("scores", scores) if wanted.scores else ("labels", pa.list_(pa.int64()))
+    if request.shape == "labeled-list":
+        last = ("scores", scores) if request.scores else ("labels", pa.list_(pa.int64()))
         return pa.schema([("anchor", text), ("documents", pa.list_(text)), last])
-    names = [] if wanted.pairs else ["negative"]
-    if wanted.shape == "n-tuple":
-        names = [f"negative_{n}" for n in range(1, (wanted.negatives or 0) + 1)]
+    names = [] if request.pairs else ["negative"]
+    if request.shape == "n-tuple":
+        names = [f"negative_{n}" for n in range(1, (request.negatives or 0) + 1)]
     columns = [("anchor", text), ("positive", text), *((name, text) for name in names)]
-    return pa.schema([*columns, ("scores", scores)] if wanted.scores else columns)
+    return pa.schema([*columns, ("scores", scores)] if request.scores else columns)
 
 
-def _named(example: Example, wanted: ExportRequest) -> Rows:
-    """Yield the rows of an example by column."""
-    names = _schema(wanted).names
-    shape = "n-tuple" if wanted.pairs and wanted.shape == "triplet" else wanted.shape
-    for values in _VALUES[shape](example, wanted.scores):
+def _named(example: Example, request: ExportRequest) -> Rows:
+    names = _schema(request).names
+    shape = "n-tuple" if request.pairs and request.shape == "triplet" else request.shape
+    for values in _VALUES[shape](example, request.scores):
         yield dict(zip(names, values, strict=True))
 
 
@@ -182,44 +177,43 @@ _VALUES = {
 # -- FlagEmbedding ------------------------------------------------------------------------------
 
 
-def _query_lines(example: Example, wanted: ExportRequest) -> Rows:
+def _query_lines(example: Example, request: ExportRequest) -> Rows:
     row: dict[str, Any] = {
         "query": example.text,
         "pos": [document.text for document in example.positives],
         "neg": [document.text for document in example.negatives],
     }
-    if wanted.scores:
+    if request.scores:
         row["pos_scores"] = [example.positive_score] * len(example.positives)
         row["neg_scores"] = example.scores
-    if wanted.when_short == "random":
+    if request.when_short == "random":
         row["neg_by"] = _ways(example)
-    if wanted.instruction is not None:
-        row["prompt"] = wanted.instruction
+    if request.instruction is not None:
+        row["prompt"] = request.instruction
     yield row
 
 
 # -- ms-swift -----------------------------------------------------------------------------------
 
 
-def _messages(example: Example, wanted: ExportRequest) -> Rows:
-    def said(text: str, role: str = "user") -> list[dict[str, str]]:
+def _messages(example: Example, request: ExportRequest) -> Rows:
+    def message(text: str, role: str = "user") -> list[dict[str, str]]:
         return [{"role": role, "content": text}]
 
-    system = [] if wanted.instruction is None else said(wanted.instruction, "system")
+    system = [] if request.instruction is None else message(request.instruction, "system")
     for positive in example.positives:
         yield {
-            "messages": [*system, *said(example.text)],
-            "positive_messages": [said(positive.text)],
-            "negative_messages": [said(document.text) for document in example.negatives],
+            "messages": [*system, *message(example.text)],
+            "positive_messages": [message(positive.text)],
+            "negative_messages": [message(document.text) for document in example.negatives],
         }
 
 
 # -- Tevatron -----------------------------------------------------------------------------------
 
 
-def _tevatron(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
-    """Write a folder of ids and documents."""
-    tally = _write_rows(_document_ids, reader, wanted, path / _TRAIN, work)
+def _tevatron(reader: SubjectReader, request: ExportRequest, path: Path, work: Work) -> ExportTally:
+    tally = _write_rows(_document_ids, reader, request, path / _TRAIN, work)
     documents = (
         {"docid": each.id, **_titled(each, reader.collection is not None)}
         for each in reader.documents()
@@ -234,24 +228,25 @@ def _titled(document: Document, has_title: bool) -> Row:
     return dict(zip(("title", "text"), titled(document.title, document.text), strict=True))
 
 
-def _document_ids(example: Example, wanted: ExportRequest) -> Rows:
+def _document_ids(example: Example, request: ExportRequest) -> Rows:
     row = {
         "query_id": example.id,
         "query_text": example.text,
         "positive_document_ids": [document.id for document in example.positives],
         "negative_document_ids": [document.id for document in example.negatives],
     }
-    yield row | ({"negative_by": _ways(example)} if wanted.when_short == "random" else {})
+    yield row | ({"negative_by": _ways(example)} if request.when_short == "random" else {})
 
 
 # -- NeMo Automodel -----------------------------------------------------------------------------
 
 
-def _automodel(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
-    """Write questions with ids of documents, and a folder of documents."""
+def _automodel(
+    reader: SubjectReader, request: ExportRequest, path: Path, work: Work
+) -> ExportTally:
     name = reader.sources[0] if reader.collection else "corpus"
 
-    def asked(example: Example, _: ExportRequest) -> Rows:
+    def question(example: Example, _: ExportRequest) -> Rows:
         yield {
             "question_id": example.id,
             "question": example.text,
@@ -267,7 +262,7 @@ def _automodel(reader: SubjectReader, wanted: ExportRequest, path: Path, work: W
                 stream.write((",\n" if number else "\n") + json_line(row).rstrip("\n"))
             stream.write("\n]}\n")
 
-    tally = _write_rows(asked, reader, wanted, path / "train.json", work, put)
+    tally = _write_rows(question, reader, request, path / "train.json", work, put)
     folder = path / "corpus"
     folder.mkdir()
     json_lines(folder / "merlin_metadata.json", [{"class": "TextQADataset", "corpus_id": name}])
@@ -280,8 +275,7 @@ def _automodel(reader: SubjectReader, wanted: ExportRequest, path: Path, work: W
 # -- PyLate and LightOn -------------------------------------------------------------------------
 
 
-def _lighton(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
-    """Write scores by ids with the ids of positives, queries and documents."""
+def _lighton(reader: SubjectReader, request: ExportRequest, path: Path, work: Work) -> ExportTally:
     with text_file(path / _QUERIES) as queries:
 
         def scored(example: Example, _: ExportRequest) -> Rows:
@@ -296,14 +290,13 @@ def _lighton(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Wor
                 "positive_ids": [document.id for document in example.positives],
             }
 
-        tally = _write_rows(scored, reader, wanted, path / _SCORES, work)
+        tally = _write_rows(scored, reader, request, path / _SCORES, work)
     documents = ({"document_id": each.id, "document": each.text} for each in reader.documents())
     json_lines(path / _DOCUMENTS, documents)
     return tally
 
 
-def _pylate(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
-    """Write a folder of ids with scores, queries and documents."""
+def _pylate(reader: SubjectReader, request: ExportRequest, path: Path, work: Work) -> ExportTally:
     with text_file(path / _QUERIES) as queries:
 
         def scored(example: Example, _: ExportRequest) -> Rows:
@@ -316,7 +309,7 @@ def _pylate(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
                 "scores": [*own, *example.scores],
             }
 
-        tally = _write_rows(scored, reader, replace(wanted, scores=True), path / _TRAIN, work)
+        tally = _write_rows(scored, reader, replace(request, scores=True), path / _TRAIN, work)
     documents = ({"document_id": each.id, "text": each.text} for each in reader.documents())
     json_lines(path / _DOCUMENTS, documents)
     return tally
@@ -326,8 +319,8 @@ def _pylate(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work
 
 
 def write_collection(found: Collections, path: Path, work: Work) -> ExportTally:
-    """Write all documents, the queries, and ``qrels`` of each of their splits."""
-    tally, asked = ExportTally(), set[str]()
+    """Write all documents, the queries, and ``qrels`` of each split."""
+    tally, queries = ExportTally(), set[str]()
     json_lines(path / _CORPUS, _collection_documents(found))
     json_lines(path / _QUERIES, _collection_queries(found))
     (path / "qrels").mkdir()
@@ -342,11 +335,11 @@ def write_collection(found: Collections, path: Path, work: Work) -> ExportTally:
                 judgements[split] = _judgement_writer(file)
             ids = [_beir_id(found.id(row[name])) for name in ("query", "document")]
             judgements[split].writerow((*ids, int(label) if label.is_integer() else label))
-            asked.add(row["query"])
+            queries.add(row["query"])
             tally.rows = done
-            if done % _TOLD == 0:
+            if done % _REPORTED == 0:
                 work.tell(done)
-    tally.anchors = len(asked)
+    tally.anchors = len(queries)
     return tally
 
 
@@ -382,11 +375,11 @@ def _collection_queries(found: Collections) -> Rows:
         }
 
 
-def _beir(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) -> ExportTally:
+def _beir(reader: SubjectReader, request: ExportRequest, path: Path, work: Work) -> ExportTally:
     """Write a folder with documents, queries and ``qrels`` named after the split."""
-    anchors, asked, judged = judge(reader)
+    anchors, count, judged = judge(reader)
     tally = ExportTally(anchors=judged)
-    tally.left_out.update({"no positive": asked - judged, "repeated question": anchors - asked})
+    tally.left_out.update({"no positive": count - judged, "repeated question": anchors - count})
     documents = reader.documents()
     rows = ({"_id": _beir_id(each.id), "title": "", "text": each.text} for each in documents)
     json_lines(path / _CORPUS, rows)
@@ -408,7 +401,7 @@ def _beir(reader: SubjectReader, wanted: ExportRequest, path: Path, work: Work) 
 
 
 def judge(reader: SubjectReader) -> tuple[int, int, int]:
-    """Note which documents are relevant; return the anchors, queries, and queries that have one."""
+    """Store the relevant documents; return the anchors, queries, and queries with a positive."""
     recipe, own = reader.subject.recipe, reader.subject.pools[0].own_positive
     same = {"own": own, "same": recipe.allow_same_anchor_positive}
     reader.run_with("export/judgements", "anchors", ["chunk_key"], same)
@@ -417,18 +410,18 @@ def judge(reader: SubjectReader) -> tuple[int, int, int]:
 
 
 def judged_queries(reader: SubjectReader) -> Iterator[dict[str, Any]]:
-    """Yield the queries that have a relevant document, with the ids of these."""
+    """Yield the queries with relevant documents, and the ids of these."""
     for batch in reader.database.stream(query("export/judged_queries"), rows=4096):
         for row in batch.to_pylist():
             yield row | {"relevant": [*map(reader.document_id, row["relevant"])]}
 
 
 def _beir_id(name: str) -> str:
-    """Return an id that fits into tab-separated values."""
+    """Return an id for tab-separated values, or refuse it."""
     if any(unicodedata.category(character) == "Cc" for character in name):
         raise SamplerError(
-            f"record {name!r}: format='beir' keeps ids in tab-separated files, so they can have "
-            f"no control characters; give this record another id"
+            f"record {name!r}: format='beir' writes ids to tab-separated files, so control "
+            f"characters are not allowed; give this record another id"
         )
     return name
 

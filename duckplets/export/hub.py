@@ -2,7 +2,7 @@
 
 mined negatives or batches ─Parquet→ temporary folder ─card→ README.md ─one commit→ hf://org/name
 
-Everything appears in one commit, or nothing does.
+All files appear in one commit.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _OWN = ".gitattributes"  # the hub's own file
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PushReport(Reported):
-    """What was written to the Hub.
+    """The result of writing to the Hub.
 
     Attributes:
         repo: The data set, as ``hf://org/name``.
-        commit: Its commit there.
+        commit: The new commit.
         private: Whether only its owners see it.
         rows: Rows of all files.
         files: Names of the files.
-        left_out: Anchors that the export of negatives left out, by reason.
+        left_out: Anchors that the export of negatives excluded, by reason.
     """
 
     repo: str
@@ -57,7 +57,7 @@ class PushReport(Reported):
 
 @stage("push")
 def push(
-    of: CorpusFile,
+    corpus: CorpusFile,
     /,
     repo: str,
     sampler: Sampler | None = None,
@@ -69,63 +69,64 @@ def push(
     progress: Progress | bool | None = None,
     **negatives: Any,
 ) -> PushReport:
-    """Write mined negatives, or the next steps of a run, to a data set on the Hub, with its card.
+    """Write mined negatives, or the next steps of a run, to a data set on the Hub, with a card.
 
-    Parquet, in one commit. The card has recipes and their SQL, what guards left out, seed and
-    versions, the licences of the sources and what gates found of personal data. Too many
-    requests and broken connections are tried again; running it again uploads nothing twice.
+    The rows are one Parquet file in one commit. The card has recipes and their SQL, counts of
+    guards, seed and versions, the licences of the sources and the personal data that gates found.
+    Rate limits and broken connections are tried again. A second call uploads each file once.
 
     Args:
-        repo: ``hf://org/name`` or ``org/name``; it is created where it is not there.
-        sampler: The run whose next steps are written; it then stands behind them, and may be
-            saved. Without one mined negatives are written.
-        steps: So many of its steps; may be left out of a bounded run.
-        private: Create it private. A data set that is there stays as it is; a public one is
+        repo: ``hf://org/name`` or ``org/name``. It is created if it does not exist.
+        sampler: Write the next steps of this run. Its position is then after them, and can be
+            saved. Default: write mined negatives.
+        steps: Number of steps of the run. Default: all of a bounded run.
+        private: Create it as private. An existing data set keeps its visibility; a public one is
             refused, unless ``private=False``.
-        overwrite: Replace all files of a data set that has some; they stay in its history.
-        token: That may write; else ``HF_TOKEN``, else the hub's own login. It is sent to the
-            hub only, and neither stored nor shown.
+        overwrite: Replace all files of the data set; they stay in its history.
+        token: A token with write permission. Default: ``HF_TOKEN``, otherwise the hub's own login.
+            Only the hub gets it; it is never stored or shown.
         progress: As for ``mine``.
-        negatives: Arguments of ``export``, whose format is ``sentence-transformers``.
+        negatives: Arguments of ``export``, with the format ``sentence-transformers``.
 
     Raises:
-        SourceError: The hub refuses, the token may not write, or something is there already;
-            ``PassingError`` where it may go well later.
-        SamplerError, RecipeError, SplitError, StateMismatchError, EmptyPoolError: As of
+        SourceError: The hub refuses, the token may not write, or the data set has files.
+            ``PassingError`` if a later try may succeed.
+        SamplerError, RecipeError, SplitError, StateMismatchError, EmptyPoolError: As in
             ``export``.
     """
     uri = parse_uri(repo if repo.startswith("hf://") else f"hf://{repo}")
     if str(uri) != f"hf://{uri.repo}":
         raise SourceError(f"{repo!r}: a data set is written as a whole; give hf://{uri.repo}")
     if sampler is None and steps is not None:
-        raise SamplerError(f"steps={steps!r} is of a run: give its sampler")
+        raise SamplerError(f"steps={steps!r} is for runs: give a sampler")
     if sampler is not None and negatives:
-        raise SamplerError(f"{listed(negatives)}: of mined negatives, not of a run's samples")
+        raise SamplerError(f"{listed(negatives)}: for mined negatives only; remove it, or sampler=")
     if sampler is not None and steps is None and sampler.settings.end(lambda epoch: 0) is None:
-        raise SamplerError("steps=None: this run is endless; say how many of its steps to write")
+        raise SamplerError("steps=None: this run is endless; give the number of steps to write")
     target = HubTarget(uri, token)
     with TemporaryDirectory(prefix="duckplets.") as name:
         path = Path(name) / "rows.parquet"
         if sampler is None:
-            given = {"split": "train", **negatives, "progress": progress}
-            report = export(of, path, "sentence-transformers", **given)
+            arguments = {"split": "train", **negatives, "progress": progress}
+            report = export(corpus, path, "sentence-transformers", **arguments)
             parent = target.begin(private=private, overwrite=overwrite)
-            return _sent(of, target, path, exported_from(of, report, given), parent)
+            contents = exported_from(corpus, report, arguments)
+            return _send(corpus, target, path, contents, parent)
         parent = target.begin(private=private, overwrite=overwrite)
         start = sampler.position
         try:
             rows = _write_steps(sampler, steps, path)
-            return _sent(of, target, path, drawn_from(of, sampler, start, rows), parent)
+            return _send(corpus, target, path, drawn_from(sampler, start, rows), parent)
         except BaseException:
             sampler.move(start)
             raise
 
 
-def _sent(
-    of: CorpusFile, target: HubTarget, rows: Path, contents: Contents, parent: Parent
+def _send(
+    corpus: CorpusFile, target: HubTarget, rows: Path, contents: Contents, parent: Parent
 ) -> PushReport:
     text = rows.with_name(_CARD)
-    text.write_text(card(of, target.uri, contents), "utf-8", newline="\n")
+    text.write_text(card(corpus, target.uri, contents), "utf-8", newline="\n")
     files = {_CARD: text, f"data/{contents.split}-00000-of-00001.parquet": rows}
     title = f"{counted(contents.rows, 'row')} of {contents.kind}"
     return PushReport(
@@ -139,18 +140,17 @@ def _sent(
 
 
 def _write_steps(sampler: Sampler, steps: int | None, path: Path) -> int:
-    """Write the next batches to a Parquet file; return their rows."""
     tables = (batch.table for batch in islice(sampler, steps))
     first = next(tables, None)
     if first is None:
-        raise EmptyPoolError(f"run {sampler.settings.run!r}: no samples are left to write")
+        raise EmptyPoolError(f"run {sampler.settings.run!r} is finished: it has no more samples")
     with path.open("wb") as file:
         return write_tables(chain([first], tables), first.schema, file)
 
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """What was in a data set before: its commit, visibility, and files to delete."""
+    """The earlier state of a data set: its commit, visibility, and files to delete."""
 
     commit: str
     private: bool
@@ -172,7 +172,7 @@ class HubTarget(Hub):
             )
 
     def begin(self, *, private: bool, overwrite: bool) -> Parent:
-        """Create the data set where it is not there, and return what it holds."""
+        """Create the data set if it does not exist, and return its state."""
         self._tried(
             lambda: self._hub.create_repo(
                 self.repo, repo_type="dataset", private=private, exist_ok=True
@@ -180,46 +180,42 @@ class HubTarget(Hub):
         )
         found = self.info()
         if private and not found.private:
-            raise SourceError(
-                f"{self.uri} is public; write there with private=False, or to another"
-            )
+            raise SourceError(f"{self.uri} is public; give private=False, or another name")
         files = [file.path for file in self.files(found.sha) if file.path != _OWN]
         if files and not overwrite:
             raise SourceError(
-                f"{self.uri} has {counted(len(files), 'file')} already "
-                f"({listed(files, 3)}); give another name, or replace them "
-                f"with overwrite=True"
+                f"{self.uri} already has {counted(len(files), 'file')} ({listed(files, 3)}); give "
+                f"another name, or replace them with overwrite=True"
             )
         return Parent(found.sha, found.private, files)
 
     def commit(self, files: Mapping[str, Path], parent: Parent, title: str) -> str:
-        """Replace what is there by local files, in one commit; return it."""
+        """Replace all files by local ones in one commit, and return it."""
         return self._tried(lambda: self._committed(files, parent, title))
 
     def _committed(self, files: Mapping[str, Path], parent: Parent, title: str) -> str:
         add, delete = self._client.CommitOperationAdd, self._client.CommitOperationDelete
-        gone = [delete(name) for name in parent.files if name not in files]
+        removed = [delete(name) for name in parent.files if name not in files]
         try:
             made = self._hub.create_commit(
                 self.repo,
-                [*gone, *(add(name, str(path)) for name, path in files.items())],
+                [*removed, *(add(name, str(path)) for name, path in files.items())],
                 commit_message=title,
                 repo_type="dataset",
                 parent_commit=parent.commit,
             )
-        except RuntimeError as error:  # what the client makes of a failed upload
+        except RuntimeError as error:  # the client raises it for a failed upload
             raise error.__cause__ or ConnectionError() from None
         except ValueError as error:
             if status_of(error):
                 raise
-            # The hub does not take the card.
-            raise SourceError(f"{self.endpoint} refuses what is written: {error}") from None
+            raise SourceError(f"{self.endpoint} refuses the card: {error}") from None
         return str(made.oid)
 
     def _refusal(self, error: Exception, what: str) -> str:
         if status_of(error) in (409, 412):
             return (
-                f"{self.uri} was changed meanwhile, by somebody else or by a try whose answer was "
-                f"lost: look what is there, and run it again"
+                f"{self.uri} changed at the same time, by somebody else or by an earlier try: look "
+                f"at its files, and run this again"
             )
         return super()._refusal(error, what)

@@ -1,8 +1,8 @@
-"""Write the records of a corpus as JSON lines, with why each was kept.
+"""Write the records of a corpus as JSON lines, with the metrics of each.
 
 records ─by key, some megabytes→ lines, made by one statement ─→ temporary file ─rename→ FILE
 
-The corpus is the only truth: the file is derived and written anew whenever it is wanted.
+The corpus is the only truth: every export derives the file again.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ from duckplets.ingest.checkpoint import UNPUBLISHED
 from duckplets.text.characters import bytes_of
 
 _LOG = logging.getLogger(__name__)
-_BLOCK = {"bytes": 8 << 20, "records": 8_192}  # bytes of texts turned into lines at a time
-_FIELDS = {"source", "record_id", "sha256"}  # keys that the meta of every line has
+_BLOCK = {"bytes": 8 << 20, "records": 8_192}  # texts converted into lines at a time
+_FIELDS = {"source", "record_id", "sha256"}  # keys in the meta of every line
 
 
 def written(
     database: Database,
-    given: str | os.PathLike[str],
+    file: str | os.PathLike[str],
     *,
     overwrite: bool,
     argument: str = "path",
     also_empty: bool = True,
 ) -> int:
-    """Write all records but removed ones as lines; return how many."""
-    path = checked(given, overwrite=overwrite, argument=argument)
+    """Write all records except removed ones as lines; return their number."""
+    path = checked(file, overwrite=overwrite, argument=argument)
     live = {"unpublished": UNPUBLISHED}
     count = 0
-    with database.transaction():  # all blocks are of one moment
+    with database.transaction():  # all blocks see one state of the corpus
         blocks = database.run("export/record_lines/blocks", live | _BLOCK)
         if not (blocks or also_empty):
             return 0
         try:
-            with written_aside(path) as file:
+            with written_aside(path) as stream:
                 for low, high in blocks:
                     span = live | {"low": low, "high": high}
                     lines = database.table("export/record_lines/lines", span)["line"]
                     for chunk in lines.chunks:
-                        file.write(bytes_of(chunk)[0].data)
+                        stream.write(bytes_of(chunk)[0].data)
                     count += len(lines)
-                checked(given, overwrite=overwrite, argument=argument)  # written meanwhile
+                checked(file, overwrite=overwrite, argument=argument)  # somebody may have made it
         except OSError as error:
             raise SourceError(
-                f"{argument}={shown(repr(os.fspath(given)))}: {error.strerror}. Nothing was "
-                f"written there; all records are in the corpus, so the same again writes them"
+                f"{argument}={shown(repr(os.fspath(file)))}: {error.strerror}; the file was not "
+                f"written, and the corpus has all records: repeat the export"
             ) from error
     _LOG.info("wrote %s to %s", counted(count, "line"), shown(path))
     return count
@@ -72,46 +72,46 @@ def exported_at_the_end(database: Database, jsonl: str | os.PathLike[str] | None
     except BaseException:
         try:
             written(database, jsonl, overwrite=True, argument="jsonl", also_empty=False)
-        except DuckpletsError as error:  # the first error is the one to be told
+        except DuckpletsError as error:  # the first error is raised
             _LOG.warning("%s", error)
         raise
     written(database, jsonl, overwrite=True, argument="jsonl")
 
 
-def checked(given: str | os.PathLike[str], *, overwrite: bool, argument: str) -> Path:
+def checked(file: str | os.PathLike[str], *, overwrite: bool, argument: str) -> Path:
     """Return the real path of a file that can be written."""
-    name = os.fspath(given)
-    what = f"{argument}={shown(repr(name))}"
+    name = os.fspath(file)
+    shown_name = f"{argument}={shown(repr(name))}"
     if name in ("", "-") or not name.isprintable():
-        raise SourceError(f"{what}: give the path of a file")
+        raise SourceError(f"{shown_name}: give the path of a file")
     path = Path(os.path.realpath(name))
     if not path.parent.is_dir():
-        raise SourceError(f"{what}: there is no folder {shown(path.parent)}; make it first")
+        raise SourceError(f"{shown_name}: there is no folder {shown(path.parent)}; make it first")
     try:
         if not path.exists():
             return path
         if not overwrite:
-            raise SourceError(f"{what} exists already; give another, or overwrite=True")
+            raise SourceError(f"{shown_name} exists; give another, or overwrite=True")
         is_replaced = path.is_file() and _is_export(path)
     except OSError as error:
-        raise SourceError(f"{what}: {error.strerror}") from error
+        raise SourceError(f"{shown_name}: {error.strerror}") from error
     if not is_replaced:
         raise SourceError(
-            f"{what}: what is there was not written by such an export, so it stays as it is: give "
-            f"another {argument}=, or move it away"
+            f"{shown_name}: the file is no export of records, so it is not replaced: give another "
+            f"{argument}=, or move it away"
         )
     return path
 
 
 def _is_export(path: Path) -> bool:
-    """Return whether a file is empty or begins with a line as they are written here."""
+    """Return whether a file is empty or starts with a line of an export."""
     with path.open("rb") as file:
-        if not (begin := file.read(9)):
+        if not (start := file.read(9)):
             return True
-        if begin != b'{"text":"':
+        if start != b'{"text":"':
             return False
         try:
-            first = json.loads(begin + file.readline())
+            first = json.loads(start + file.readline())
         except (ValueError, RecursionError):
             return False
     meta = first.get("meta")

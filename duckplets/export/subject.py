@@ -1,4 +1,4 @@
-"""Choose what an export is of: a recipe with its minings, or with the pools of its sources."""
+"""Choose the subject of an export: a recipe with its minings, or with the pools of its sources."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from duckplets.recipes.recipes import USUAL, TextRecipe, TripletRecipe
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is exported."""
+    """The recipe, sources and pools of an export."""
 
     recipe: TripletRecipe  # as it was mined
     split: str
     sources: list[str]
     pools: list[CompiledPool]  # anchors, positives and documents of each source
     minings: list[Mining]  # of each source; none if no mining is needed
-    policy: Mined = field(default_factory=Mined)  # which of the candidates are exported
+    policy: Mined = field(default_factory=Mined)  # selects candidates
     further: list[CompiledPool] = field(default_factory=list)  # of other splits, for documents
 
     @property
     def version(self) -> int:
-        """Version of the corpus that its records and labels are of."""
+        """Return the corpus version of its records and labels."""
         return int(self.pools[0].parameters["version"])
 
     def guarded(self) -> list[CompiledPool]:
-        """Return per source the pool that its negatives were mined in."""
+        """Return the pool of the mining of each source."""
         recipe = replace(self.recipe, by=self.policy)
         return [replace(pool, recipe=recipe) for pool in self.pools]
 
@@ -53,7 +53,7 @@ def mined(
     negatives: Negatives,
     consistent: Consistent | None,
 ) -> Subject:
-    """Return what was mined for a recipe, by default the fullest one, in one source or all."""
+    """Return the minings of a recipe, by default the fullest one, in one source or all."""
     version, split = _checked(database, source, split)
     if recipe is None:
         recipe = _most_mined(database, source, split, version)
@@ -62,9 +62,9 @@ def mined(
     scorer = next(iter(negatives.ways), policy.scorer if policy else None)
     every = sorted(recipe_store.sources_of(database, version)) if source is None else [source]
     suited = [name for name in every if name in (chosen.sources or every)]
-    served = {name: minings.serving(chosen, name, split) for name in suited}
-    names = [name for name, of in served.items() if of and scorer in (None, *of)]
-    newest = {name: next(reversed(of), None) for name, of in served.items()}
+    scorers = {name: minings.serving(chosen, name, split) for name in suited}
+    names = [name for name, own in scorers.items() if own and scorer in (None, *own)]
+    newest = {name: next(reversed(own), None) for name, own in scorers.items()}
     where: dict[str, Any] = {"split": split, "version": version}
     where["allow_stale"] = negatives.allow_stale
     current = [
@@ -74,8 +74,8 @@ def mined(
     kinds = labels_of(database, version)
     pools = [_pool(minings, kinds, chosen, mining.source, **where) for mining in current]
     scorer = scorer or current[-1].scorer
-    of_export = negatives.policy(scorer) or policy_for(chosen.by, scorer)
-    return Subject(chosen, split, names, pools, current, of_export)
+    selected = negatives.policy(scorer) or policy_for(chosen.by, scorer)
+    return Subject(chosen, split, names, pools, current, selected)
 
 
 def pooled(
@@ -87,17 +87,17 @@ def pooled(
     consistent: Consistent | None = None,
     every: bool = False,
 ) -> Subject:
-    """Return a recipe with its pools in a split; with ``every`` documents are of all splits."""
+    """Return a recipe with its pools in a split; ``every`` adds documents of all splits."""
     version, split = _checked(database, source, split)
     if recipe is None:
         recipe = _usual(database, split, version)
     chosen = _triplet(database, recipe, version).filtered(consistent)
     names = _suited(database, chosen, source, version)
-    found = partial(_pool, Minings(database), labels_of(database, version), version=version)
-    pools = [found(chosen, name, split=split) for name in names]
-    besides = [other for other in SPLITS if every and other != split]
-    plain = replace(chosen, consistent=None)  # of these documents are wanted
-    further = [found(plain, name, split=other) for name in names for other in besides]
+    compiled = partial(_pool, Minings(database), labels_of(database, version), version=version)
+    pools = [compiled(chosen, name, split=split) for name in names]
+    others = [other for other in SPLITS if every and other != split]
+    plain = replace(chosen, consistent=None)  # for documents only
+    further = [compiled(plain, name, split=other) for name in names for other in others]
     return Subject(chosen, split, names, pools, [], further=further)
 
 
@@ -117,7 +117,6 @@ def _triplet(database: Database, recipe: TripletRecipe | str, version: int) -> T
 
 
 def _fullest(database: Database, source: str | None, split: str | None, version: int) -> list[str]:
-    """Return the mined recipes that have a name here, those with the most anchors first."""
     anchors: Counter[str] = Counter()
     for mining in Minings(database).found(source=source, split=split):
         anchors[mining.recipe] += mining.anchors
@@ -134,16 +133,16 @@ def _most_mined(database: Database, source: str | None, split: str, version: int
                 f"recipe itself, or store it with corpus.add_recipe()"
             )
         where = f"source {source!r}, split {split!r}" if source else f"split {split!r}"
-        told = shlex.join(["duckplets", "mine", str(database.path)])
+        command = shlex.join(["duckplets", "mine", str(database.path)])
         raise StateMismatchError(
-            f"{where}: no negatives have been mined yet; call corpus.mine(), or run: {told}. Plain "
-            f"pairs need none: negatives=0"
+            f"{where}: no negatives are mined; call corpus.mine(), or run: {command}. Plain pairs "
+            f"need no mining: negatives=0"
         )
     return names[0]
 
 
 def _usual(database: Database, split: str, version: int) -> str:
-    """Return the fullest mined recipe, or else the first that a sampler draws."""
+    """Return the fullest mined recipe, otherwise the first recipe that a sampler draws."""
     if names := _fullest(database, None, None, version):
         return names[0]
     resolved = recipe_store.resolve(
@@ -154,7 +153,7 @@ def _usual(database: Database, split: str, version: int) -> str:
         version=version,
         max_tokens=chunking_of(database)["max_tokens"],
     )
-    found = [recipe.name for of in resolved for recipe in of.recipes]
+    found = [recipe.name for source in resolved for recipe in source.recipes]
     if not found:
         raise RecipeError("the corpus has no recipe to draw by; ingest some text first")
     return USUAL if USUAL in found else found[0]
@@ -163,7 +162,7 @@ def _usual(database: Database, split: str, version: int) -> str:
 def _suited(
     database: Database, recipe: TripletRecipe, source: str | None, version: int
 ) -> list[str]:
-    """Return the sources a recipe applies to, or the one asked for."""
+    """Return ``source``, or all sources a recipe applies to."""
     recipe_store.first_source(database, recipe, version)
     if source is not None:
         if recipe.sources and source not in recipe.sources:
@@ -171,7 +170,7 @@ def _suited(
             raise RecipeError(f"recipe {recipe.name!r} is limited to {limits}, not {source!r}")
         return [source]
     every = recipe_store.sources_of(database, version)
-    suited = recipe.sources or [name for name, of in every.items() if not of.are_documents]
+    suited = recipe.sources or [name for name, own in every.items() if not own.are_documents]
     return sorted(name for name in every if name in suited)
 
 
@@ -184,7 +183,7 @@ def _pool(
     allow_stale: bool = False,
     **where: Any,
 ) -> CompiledPool:
-    """Compile the lists of anchors, positives and documents; legality is already decided."""
+    """Compile the lists of anchors, positives and documents, without rules for negatives."""
     ranked = minings.ranks_of(recipe, source=source, allow_stale=allow_stale, **where)
     plain = replace(recipe, strategy="other_record", by=None, when_short="drop")
     return compile_pool(plain, ranked=ranked, source=source, **where, **kinds.of(source))

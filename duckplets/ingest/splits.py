@@ -160,16 +160,15 @@ def split(
     """Assign every record to a split, for good.
 
     Args:
-        train: Share of training records, 0.8 if no share is given. The three add up to 1;
-            those that are not given divide what is left as usual, 8 : 1 : 1.
-        validation: Share of validation records, 0.1 if no share is given.
-        test: Share of test records, 0.1 if no share is given.
+        train: Share of training records. The three shares add up to 1. Missing shares divide the
+            rest as 8 : 1 : 1. Default without any share: 0.8.
+        validation: Share of validation records. Default without any share: 0.1.
+        test: Share of test records. Default without any share: 0.1.
         seed: Another seed gives another assignment.
-        keep_together: What shares a split: records of a ``group``; or by ``text`` all that
-            groups or equal anchors connect (of a record without anchor its first section; but
-            for case, accents, composition and white space). Records that come later take the
-            split of their family.
-        reassign: Allow other settings than the corpus was split with.
+        keep_together: Records that share a split. ``group``: records of a group. ``text``: also
+            records with equal anchors, or equal first sections without an anchor. Case, accents,
+            composition and white space are ignored. Later records take the split of their family.
+        reassign: Allow other settings than the earlier ones.
         given: Keep splits that came with the labels of a collection; ``False`` with ``reassign``
             moves these queries as well.
 

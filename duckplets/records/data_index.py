@@ -1,9 +1,10 @@
-"""Data indexes: which rows of data sets are read, in what order and how often.
+"""Data indexes: lists of rows of data sets, in any order and number.
 
 {"a": 1000, "b": 500} ─→ (a, 0) … (a, 999), (b, 0) … (b, 499) ─size, weight→ another index
 
-An entry is the name of a data set and a row number, kept as two integers: a hundred million need
-1 GB and no Python objects. Indexes are immutable: adjusting and slicing return new ones.
+An entry is the name of a data set and a row number, stored as two integers. A hundred million
+entries need 1 GB and no Python objects. Indexes are immutable: adjusting and slicing return new
+ones.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ __all__ = ["DataIndex", "EntryError", "SizeMode"]
 
 
 _BLOCK = 1 << 16  # entries converted to Python objects at a time
-_LOOKED = 1 << 20  # entries compared at a time
+_COUNTED = 1 << 20  # entries counted at a time
 _LAST_ROW = (1 << 63) - 1
 
 Codes = npt.NDArray[np.uint16] | npt.NDArray[np.int32]
@@ -37,29 +38,29 @@ Selection = slice | Sequence[int] | npt.NDArray[np.integer[Any]]
 
 
 class DataIndex:
-    """Rows of named data sets, in an order of their own: ``(name, row)``, each any number of times.
+    """Rows of named data sets in any order: entries ``(name, row)``, each any number of times.
 
     ``index[i]`` is one entry, numbered from 0 or, with a negative number, from the end.
-    ``index[10:20]``, ``index[::2]`` and ``index[[3, 1, 3]]`` are indexes again, of those entries in
-    that order; ``select`` gives entries as a list. ``corpus.read(index)`` reads what it names.
+    ``index[10:20]``, ``index[::2]`` and ``index[[3, 1, 3]]`` are indexes of these entries;
+    ``select`` gives entries as a list. ``corpus.read(index)`` reads the records of the entries.
     ``index[IndexSampler(len(index), …).keys(start, stop)]`` shuffles it, or takes a shard of it.
 
     Args:
         rows: Number of rows by name of the data set: every row once, in this order. Or entries.
-        split: The split that the rows are counted in, where they are records of a corpus.
+        split: The split that numbers the rows, if they are records of a corpus.
 
     Raises:
         SamplerError: A name or a number is wrong.
 
     Attributes:
-        names: The data sets, in the order in which they came.
+        names: The data sets, in their order in ``rows``.
         codes: Place in ``names`` of the data set of every entry: shape (entries,).
         rows: Row of every entry, from 0: shape (entries,).
-        split: As given.
+        split: The split that numbers the rows, or None.
     """
 
     __slots__ = ("codes", "names", "rows", "split")
-    __hash__ = None  # type: ignore[assignment] # they are compared entry by entry
+    __hash__ = None  # type: ignore[assignment] # equality compares entries
 
     names: tuple[str, ...]
     codes: Codes
@@ -90,15 +91,15 @@ class DataIndex:
         """Return the entries of several indexes, one after the other.
 
         Raises:
-            SamplerError: They are no indexes, or count their rows in different splits.
+            SamplerError: An argument is no index, or their rows are of different splits.
         """
         parts = list(indexes)
         if wrong := [part for part in parts if not isinstance(part, DataIndex)]:
-            raise SamplerError(f"{wrong[0]!r}: only another dp.index.DataIndex can be added to one")
+            raise SamplerError(f"{wrong[0]!r}: a dp.index.DataIndex can only add another one")
         splits = {part.split for part in parts} or {None}
         if len(splits) > 1:
             found = ", ".join(map(repr, sorted(splits, key=str)))
-            raise SamplerError(f"the rows of the indexes are counted in different splits: {found}")
+            raise SamplerError(f"the indexes number the rows of different splits: {found}")
         names = tuple(dict.fromkeys(name for part in parts for name in part.names))
         places = {name: place for place, name in enumerate(names)}
         size = sum(map(len, parts))
@@ -106,15 +107,15 @@ class DataIndex:
         start = 0
         for part in parts:
             stop = start + len(part)
-            of_part = np.array([places[name] for name in part.names], codes.dtype)
-            codes[start:stop], rows[start:stop] = of_part[part.codes], part.rows
+            own = np.array([places[name] for name in part.names], codes.dtype)
+            codes[start:stop], rows[start:stop] = own[part.codes], part.rows
             start = stop
         return cls._of(names, codes, rows, splits.pop())
 
     def __add__(self, other: DataIndex) -> DataIndex:
         return self.concatenate([self, other])
 
-    # -- how many and how often -----------------------------------------------------------------
+    # -- size and weight ------------------------------------------------------------------------
 
     def adjust(
         self,
@@ -124,41 +125,42 @@ class DataIndex:
         mode: SizeMode = "first",
         seed: int = 42,
     ) -> DataIndex:
-        """Return the index with a size and then a weight, as the two methods below do."""
+        """Apply a size and then a weight; see the two methods below."""
         sized = self if size is None else self.adjust_by_size(size, mode=mode, seed=seed)
         return sized if weight is None else sized.adjust_by_weight(weight, seed=seed)
 
     def adjust_by_size(self, size: int, *, mode: SizeMode = "first", seed: int = 42) -> DataIndex:
-        """Return an index of so many entries.
+        """Return an index of ``size`` entries.
 
-        Fewer than there are: the first ones, or a sample without replacement, in their order.
-        More: whole copies, and then such a remainder. 0 leaves nothing. A larger sample holds the
-        smaller ones of its seed.
+        A smaller size takes the first entries, or a sample without replacement, in their order. A
+        larger size takes whole copies, and then a remainder in the same way. 0 gives an empty
+        index. A larger sample contains the smaller samples of its seed.
 
         Args:
             size: Entries of the whole index.
-            mode: ``first``, or ``sample`` for one that the seed chooses.
-            seed: Any integer; another one gives another sample.
+            mode: ``first``, or ``sample`` for a random sample.
+            seed: Any integer; another seed gives another sample.
 
         Raises:
-            SamplerError: An argument is wrong, or entries are to be made of none.
+            SamplerError: An argument is wrong, or the index is empty and ``size`` is not 0.
         """
         size = integer("size", size, 0, MOST)
         checked("mode", mode, SizeMode, SamplerError)
         if size and not len(self):
-            raise SamplerError(f"size={size}: the index has no rows to take; give 0")
+            raise SamplerError(f"size={size}: the index is empty; give 0")
         return self._copied(sized(self._present(), len(self), size, mode, integer("seed", seed)))
 
     def adjust_by_weight(self, weight: float, *, seed: int = 42) -> DataIndex:
         """Return an index that lists every entry ``weight`` times.
 
-        1 changes nothing, 2.0 gives each entry twice, 0 none. Of 2.5 each is there twice, and half
-        of them, a sample without replacement, once more. (The sample has ``round(fraction *
-        entries)`` entries, with the fraction as it is written, and halves rounded to even.)
+        1 changes nothing, 2.0 gives each entry twice, and 0 gives an empty index. 2.5 gives each
+        entry twice, and a sample of half of the entries once more, without replacement. (The sample
+        has ``round(fraction * entries)`` entries, with the decimal fraction as written, and halves
+        rounded to even.)
 
         Args:
             weight: Copies of each entry.
-            seed: Any integer; another one gives another sample.
+            seed: Any integer; another seed gives another sample.
 
         Raises:
             SamplerError: An argument is wrong.
@@ -166,11 +168,10 @@ class DataIndex:
         checked("weight", weight, Times, SamplerError)
         times = exact(weight)
         if times * len(self) > MOST:
-            raise SamplerError(f"weight={weight!r} of {len(self)} entries: at most {MOST} fit")
+            raise SamplerError(f"weight={weight!r} of {len(self)} entries: the limit is {MOST}")
         return self._copied(weighed(self._present(), len(self), times, integer("seed", seed)))
 
     def _present(self) -> tuple[str, ...]:
-        """Return the data sets that have entries."""
         return tuple(name for name, entries in self.counts().items() if entries) or self.names
 
     def _copied(self, copies: Copies) -> DataIndex:
@@ -186,14 +187,14 @@ class DataIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the two arrays; those of a slice are part of what it was cut from."""
+        """Return the bytes of the two arrays; a slice shares them with its index."""
         return self.codes.nbytes + self.rows.nbytes
 
     def counts(self) -> dict[str, int]:
-        """Return the number of entries of every data set, 0 for one that is excluded."""
+        """Return the number of entries of every data set, 0 for an excluded one."""
         counts = np.zeros(len(self.names), dtype=np.int64)
-        for start in range(0, len(self), _LOOKED):
-            counts += np.bincount(self.codes[start : start + _LOOKED], minlength=len(counts))
+        for start in range(0, len(self), _COUNTED):
+            counts += np.bincount(self.codes[start : start + _COUNTED], minlength=len(counts))
         return dict(zip(self.names, counts.tolist(), strict=True))
 
     def __len__(self) -> int:
@@ -210,11 +211,12 @@ class DataIndex:
     def select(self, selection: Selection) -> list[tuple[str, int]]: ...
 
     def select(self, selection: int | Selection) -> tuple[str, int] | list[tuple[str, int]]:
-        """Return the entry ``(name, row)`` of a number, or a list of those of several numbers.
+        """Return the entry ``(name, row)`` of a number, or a list of entries of several numbers.
 
         Raises:
-            EntryError: There is no such entry (an ``IndexError``).
-            SamplerError: It is no integer, slice, list or array of integers (a ``ValueError``).
+            EntryError: The entry does not exist (an ``IndexError``).
+            SamplerError: ``selection`` must be an integer, a slice, or a list or an array of
+                integers (a ``ValueError``).
         """
         if _is_integer(selection):
             at = _place(operator.index(cast("int", selection)), len(self))
@@ -237,7 +239,7 @@ class DataIndex:
         """Return places in ``names`` and rows of entries: shape (entries,) each.
 
         Raises:
-            SamplerError: As ``select``.
+            SamplerError: As in ``select``.
         """
         where = selection if isinstance(selection, slice) else _places(selection, len(self))
         try:
@@ -271,11 +273,10 @@ class DataIndex:
 
 
 def _all_rows(sizes: Mapping[str, int]) -> tuple[tuple[str, ...], Codes, Integers]:
-    """Return every row of every data set."""
     checked = {_name(n): integer(f"rows[{n!r}]", sizes[n], 0, MOST) for n in sizes}
     total = sum(checked.values())
     if total > MOST:
-        raise SamplerError(f"{total} rows: an index holds at most {MOST}")
+        raise SamplerError(f"{total} rows: the limit of an index is {MOST}")
     codes, rows = np.empty(total, _code_type(len(checked))), np.empty(total, np.int64)
     start = 0
     for code, size in enumerate(checked.values()):
@@ -286,7 +287,6 @@ def _all_rows(sizes: Mapping[str, int]) -> tuple[tuple[str, ...], Codes, Integer
 
 
 def _listed_entries(entries: Any) -> tuple[tuple[str, ...], Codes, Integers]:
-    """Return entries from ``(name, row)`` pairs."""
     places: dict[str, int] = {}
     codes, rows = [], []
     try:
@@ -311,7 +311,7 @@ def _name(name: Any) -> str:
 
 
 def _code_type(names: int) -> Any:
-    """Return the integer type of codes for so many data sets."""
+    """Return the integer type of codes for a number of data sets."""
     return np.uint16 if names <= 1 << 16 else np.int32
 
 
@@ -319,7 +319,7 @@ def _code_type(names: int) -> Any:
 
 
 def _is_integer(value: Any) -> bool:
-    """Return whether a value is one integer; an array of one element is not."""
+    """Return whether a value is one integer, and no array of one element."""
     with suppress(TypeError):
         operator.index(value)
         return not isinstance(value, bool | np.bool_ | np.ndarray)
@@ -330,8 +330,8 @@ def _place(number: int, entries: int) -> int:
     """Return the position of a number, counted from the end if negative."""
     at = number + entries if number < 0 else number
     if not 0 <= at < entries:
-        has = f"entries 0 to {entries - 1}" if entries else "no entries"
-        raise EntryError(f"entry {number}: the index has {has}")
+        range_ = f"entries 0 to {entries - 1}" if entries else "no entries"
+        raise EntryError(f"entry {number}: the index has {range_}")
     return at
 
 
@@ -346,13 +346,13 @@ def _places(selection: Any, entries: int) -> Integers:
                 numbers = np.array(selection, np.int64)
             except OverflowError as error:
                 largest = max(selection, key=abs)
-                raise EntryError(f"entry {largest}: no index has so many") from error
+                raise EntryError(f"entry {largest}: no index is so large") from error
         elif hasattr(selection, "__array__"):  # another library's array
             numbers = np.asarray(selection)
     if not isinstance(numbers, np.ndarray) or numbers.dtype.kind not in "iu" or numbers.ndim != 1:
         raise SamplerError(
             f"{_short(selection)} chooses no entries: give an integer, a slice, or a list or an "
-            f"array of integers (of a mask: numpy.flatnonzero(mask))"
+            f"array of integers (for a mask numpy.flatnonzero(mask))"
         )
     if len(numbers):
         _place(int(numbers.min()), entries)
@@ -361,6 +361,5 @@ def _places(selection: Any, entries: int) -> Integers:
 
 
 def _short(value: Any) -> str:
-    """Return the ``repr`` of a value, cut if long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

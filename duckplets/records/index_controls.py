@@ -1,7 +1,6 @@
-"""Index controls: how often a data index lists the records of each source.
+"""Index controls: size and weight of each source in the data index of a corpus.
 
-They affect the index of a corpus, ``data_index``, alone; a sampler's shares come from recipes and
-mixtures.
+They affect only ``data_index``; a sampler's shares come from recipes and mixtures.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ from duckplets.records.data_index import DataIndex
 
 
 def _set_controls(database: Database, source_id: int, made: IndexControls) -> None:
-    """Replace the stored controls of a source; within a transaction."""
     database.run("records/controls/clear", {"source_id": source_id})
     if made != IndexControls():
         database.run("records/controls/set", asdict(made) | {"source_id": source_id})
 
 
 def keep_controls(database: Database, name: str, made: IndexControls) -> None:
-    """Store the controls of a source if it exists: a size limit may leave it out."""
+    """Store the controls of a source if it exists: a size limit may exclude it."""
     for source_id, other, *_ in database.run("ingest/records/live_sources"):
         if other == name:
             with database.transaction():
@@ -42,41 +40,41 @@ def set_index_controls(
     weight: float = 1.0,
     seed: int = 42,
 ) -> None:
-    """Set how many of a source's records ``data_index`` lists, and how often.
+    """Set the size and weight of a source in ``data_index``.
 
     Args:
-        source: Its name.
-        size: So many records, by ``size_mode`` the first or a sample of them; more than there
-            are: whole copies and a remainder. None for all.
+        source: Name of the source.
+        size: Number of records: the first ones or a sample, by ``size_mode``. A larger size than
+            the source gives whole copies and a remainder. None: all.
         size_mode: ``first`` or ``sample``.
         weight: Copies of each record; a fraction of a copy is a sample. Applied after size.
-        seed: Of what is sampled.
+        seed: Seed of the samples.
 
     Raises:
-        SourceError: There is no such source.
+        SourceError: The source does not exist.
         SamplerError: A value is wrong.
     """
     source_id = records.source_id_of(corpus.database, source)
     with corpus.database.transaction():
-        made = IndexControls(size, size_mode, weight, seed)
-        _set_controls(corpus.database, source_id, made)
+        controls = IndexControls(size, size_mode, weight, seed)
+        _set_controls(corpus.database, source_id, controls)
 
 
 def data_index(corpus: CorpusFile, /, split: str | None = None) -> DataIndex:
     """Return the index of all sources, each with its size and weight; ``read`` takes it.
 
     Args:
-        split: Of the records of this split only.
+        split: Number the records of this split only.
     """
     database, version = corpus.database, corpus.version
     if split is not None and checked_split(split):
         need_splits(database, f"split={split!r}: ")
     indexes = [DataIndex({}, split=split)]
     rows = database.run("records/controls/sources", {"split": split, "version": version})
-    for name, _, count, *said in rows:
-        of = IndexControls(*said) if said[1] is not None else IndexControls()
+    for name, _, count, *values in rows:
+        made = IndexControls(*values) if values[1] is not None else IndexControls()
         index = DataIndex({name: count}, split=split)
         if count:
-            index = index.adjust(of.size, of.weight, mode=of.size_mode, seed=of.seed)
+            index = index.adjust(made.size, made.weight, mode=made.size_mode, seed=made.seed)
         indexes.append(index)
     return DataIndex.concatenate(indexes)

@@ -3,11 +3,11 @@
 element i of shard s ─→ position p = i * shards + s ─order.ranks→ (epoch p // n, record key)
 
 One endless stream of positions runs over all records; each epoch is a permutation of them. A shard
-takes every ``shard_count``-th position: together the shards serve the stream exactly, and a shard
-meets other records in every epoch. An element is a function of its number, so any can be computed
-and resuming is free. Its generator is a function of seed and index, the same for any sharding.
+takes every ``shard_count``-th position. So the shards together serve the stream exactly, and a
+shard gets other records in every epoch. An element is a function of its number, so any element can
+be computed, and resuming is free. Its generator is a function of seed and index, for any sharding.
 
-Nothing here reads a record; ``Corpus.read`` does, by these samplers or by any other order.
+This module reads no record; ``Corpus.read`` reads records by these samplers or by any other order.
 """
 
 from __future__ import annotations
@@ -41,18 +41,19 @@ _POSITIONS = 1 << 62  # most positions: doubled, they still fit 64 bits
 
 
 class EntryError(SamplerError, IndexError):
-    """An index or an order has no such entry."""
+    """The entry does not exist in an index or an order."""
 
 
 class RecordMetadata:
-    """Which record comes next, and what goes with it.
+    """An element of an order: a record and its random generator.
 
-    Two are equal if index, key and generator are; one that was looked at equals itself only.
+    Two elements are equal if index, key and generator are equal. After access to ``rng`` an element
+    equals only itself.
 
     Args:
-        index: Position in the order, over all shards: what tells how far a reader has come.
-        record_key: The record to read; None stands for the index.
-        rng: For random transformations of this record; None for an order without a seed.
+        index: Position in the order over all shards; it shows the progress of a reader.
+        record_key: The record to read; None means the index.
+        rng: Generator for random transformations of this record; None in an order without a seed.
     """
 
     __slots__ = ("_rng", "index", "record_key")
@@ -60,24 +61,24 @@ class RecordMetadata:
 
     def __init__(self, index: int, record_key: int | None = None, rng: Any = None) -> None:
         self.index, self.record_key = index, record_key
-        self._rng = rng  # or its hash key and index: to make it takes longer than all the rest
+        self._rng = rng  # or its hash key and index: making a generator is the slowest part
 
     @property
     def rng(self) -> Generator | None:
-        """The record's own generator; None for an order without a seed."""
+        """Return the record's own generator; None in an order without a seed."""
         if isinstance(self._rng, tuple):
             self._rng = Generator(Philox(_PhiloxKey(*self._rng)))  # type: ignore[arg-type]
         return cast("Generator | None", self._rng)
 
     def remove_record_key(self) -> RecordMetadata:
-        """Return a copy without its record key, as Grain asks for after reading."""
+        """Return a copy without its record key; Grain calls it after reading."""
         return RecordMetadata(self.index, None, self._rng)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RecordMetadata):
             return NotImplemented
-        mine, its = ((of.index, of.record_key, of._rng) for of in (self, other))
-        return mine == its
+        own = (self.index, self.record_key, self._rng)
+        return own == (other.index, other.record_key, other._rng)
 
     def __repr__(self) -> str:
         rng = "Generator(Philox)" if isinstance(self._rng, tuple) else repr(self._rng)
@@ -93,7 +94,7 @@ class _PhiloxKey(ISeedSequence):
     def generate_state(
         self, n_words: int, dtype: npt.DTypeLike = np.uint32
     ) -> npt.NDArray[np.uint32 | np.uint64]:
-        """Return the two words of 64 bits that Philox asks for."""
+        """Return the two words of 64 bits for Philox."""
         return np.array(self._key, dtype=np.uint64)
 
 
@@ -102,17 +103,17 @@ class _PhiloxKey(ISeedSequence):
 
 @dataclass(frozen=True, slots=True)
 class ShardOptions:
-    """Which part of an order is served here.
+    """The part of an order that this process serves.
 
     Attributes:
         shard_index: Number of this shard, from 0.
-        shard_count: How many shards there are.
-        drop_remainder: Whether every shard serves equally many records in each epoch. The
-            ``num_records % shard_count`` left over are then left out: other ones in each epoch
-            of a shuffled order, always the last ones of an order that is not shuffled.
+        shard_count: Number of shards.
+        drop_remainder: Whether every shard serves the same number of records in each epoch. The
+            ``num_records % shard_count`` remaining records are then dropped. A shuffled order
+            drops other records in each epoch, an order without shuffling the last ones.
 
     Raises:
-        SamplerError: There is no such shard.
+        SamplerError: The shard does not exist.
     """
 
     shard_index: int
@@ -132,7 +133,7 @@ _WHOLE = ShardOptions(0, 1)
 
 @runtime_checkable
 class IndexOrder(Protocol):
-    """An order of records: anything that yields ``RecordMetadata`` one after the other."""
+    """An order of records: an iterator of ``RecordMetadata``."""
 
     def __iter__(self) -> Iterator[RecordMetadata]:
         """Return an iterator over the order."""
@@ -147,25 +148,25 @@ class IndexOrder(Protocol):
 
 
 class IndexSampler:
-    """The order of the records of a corpus: sharded, shuffled, for some epochs or endless.
+    """Order the records of a corpus: sharded, shuffled, for a number of epochs or endless.
 
-    Iterating yields ``RecordMetadata``. Every loop starts at the first element and knows nothing
-    of other loops; ``next(sampler)`` goes on from the sampler's own place, which loops leave
-    alone. ``sampler[i]`` is the i-th element of this shard, ``keys`` gives many at once, and
-    ``elements(i)`` iterates from there: to resume, the number of elements taken is enough.
+    Iterating yields ``RecordMetadata``. Every loop starts at the first element. ``next(sampler)``
+    continues at the sampler's own position, which loops do not change. ``sampler[i]`` is the i-th
+    element of this shard, ``keys`` gives several record keys, and ``elements(i)`` iterates from
+    element i. To resume, only the number of taken elements is necessary.
 
-    ``index`` is the position in the order that the shards have in common, so element ``i`` of
-    shard ``s`` has index ``i * shard_count + s``. With ``drop_remainder`` only what is served
-    has a position. Over ``num_epochs`` epochs the shards together serve every record exactly
-    ``num_epochs`` times, unless ``drop_remainder`` leaves some out.
+    ``index`` is the position in the common order of all shards, so element ``i`` of shard ``s`` has
+    index ``i * shard_count + s``. With ``drop_remainder`` only served elements have a position.
+    Over ``num_epochs`` epochs the shards together serve every record exactly ``num_epochs`` times,
+    except records dropped by ``drop_remainder``.
 
     Args:
-        num_records: How many records there are; their keys are 0 … ``num_records - 1``.
-        shard_options: Which shard this is; by default the only one.
-        shuffle: Permute all records, anew in each epoch, before they are dealt to the shards.
-        num_epochs: How often to go through the records; None for endlessly.
-        seed: Any integer; another one gives another order, and other generators. Needed to
-            shuffle; without one no element has an ``rng``.
+        num_records: Number of records; their keys are 0 … ``num_records - 1``.
+        shard_options: The shard of this process. Default: the only shard.
+        shuffle: Permute all records in each epoch, before they are divided among the shards.
+        num_epochs: Number of passes over the records; None for an endless order.
+        seed: Any integer; another seed gives another order and other generators. Required to
+            shuffle; without a seed no element has an ``rng``.
 
     Raises:
         SamplerError: An argument is wrong.
@@ -190,8 +191,8 @@ class IndexSampler:
         self._order = key(self.seed or 0, "index order")
         self._rngs = None if self.seed is None else key(self.seed, "index rng")
         shard, shards = self.shard_options.shard_index, self.shard_options.shard_count
-        left_out = self.num_records % shards if self.shard_options.drop_remainder else 0
-        self._served = self.num_records - left_out  # in an epoch, over all shards
+        dropped = self.num_records % shards if self.shard_options.drop_remainder else 0
+        self._served = self.num_records - dropped  # in an epoch, over all shards
         positions = _POSITIONS if self.num_epochs is None else self.num_epochs * self._served
         self._count = max(0, -(-(positions - shard) // shards))  # elements of this shard
         self._taken = 0
@@ -210,10 +211,10 @@ class IndexSampler:
         return element
 
     def elements(self, start: int = 0) -> Iterator[RecordMetadata]:
-        """Return an iterator over this shard's elements from a number on.
+        """Return an iterator over this shard's elements from element ``start``.
 
         Raises:
-            SamplerError: There are fewer.
+            SamplerError: The shard has fewer elements.
         """
         return self._elements(integer("start", start, 0, self._count))
 
@@ -226,17 +227,17 @@ class IndexSampler:
             else:
                 yield from map(RecordMetadata, places, keys, zip(repeat(self._rngs), places))
 
-    # -- any of them --------------------------------------------------------------------------
+    # -- by number ----------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Return the number of elements of this shard; ``sys.maxsize`` if they are endless."""
+        """Return the number of elements in this shard; ``sys.maxsize`` for an endless order."""
         return sys.maxsize if self.num_epochs is None else self._count
 
     def __getitem__(self, number: int) -> RecordMetadata:
         i = operator.index(number)
         if not 0 <= i < self._count:
-            has = f"elements 0 to {self._count - 1}" if self._count else "none"
-            raise EntryError(f"element {i}: this shard has {has}")
+            range_ = f"elements 0 to {self._count - 1}" if self._count else "no elements"
+            raise EntryError(f"element {i}: this shard has {range_}")
         index = self._range(i, i + 1)[0]
         epoch, rank = divmod(index, self._served)
         if self.shuffle:
@@ -247,7 +248,7 @@ class IndexSampler:
         """Return the record keys of this shard's elements ``start … stop-1``.
 
         Raises:
-            SamplerError: There are no such elements.
+            SamplerError: The shard has fewer elements.
         """
         start, stop = self._checked_span(start, stop)
         if not self.shuffle:
@@ -263,13 +264,13 @@ class IndexSampler:
         """Return the positions of this shard's elements ``start … stop-1`` in the common order.
 
         Raises:
-            SamplerError: There are no such elements.
+            SamplerError: The shard has fewer elements.
         """
         span = self._range(*self._checked_span(start, stop))
         return np.arange(span.start, span.stop, span.step, dtype=np.int64)
 
     def _shuffled(self, positions: Integers) -> Integers:
-        if self._served < self.num_records:  # elements left out of an epoch have a rank too
+        if self._served < self.num_records:  # dropped elements of an epoch have a rank too
             epochs, rank = np.divmod(positions, self._served)
             positions = epochs * self.num_records + rank
         return ranks_at(self._order, self.num_records, positions)[0]
@@ -286,7 +287,7 @@ class IndexSampler:
     # -- as an object -------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what another process needs to continue."""
+        """Return the state for another process to continue."""
         return self.__dict__ | {"_own": None}
 
     def __repr__(self) -> str:
@@ -297,12 +298,12 @@ class IndexSampler:
 
 
 class SequentialSampler(IndexSampler):
-    """The records as they are stored, once.
+    """Read the records once, in their stored order.
 
     Args:
-        num_records: How many records there are; their keys are 0 … ``num_records - 1``.
-        shard_options: Which shard this is; by default the only one.
-        seed: Any integer, for the generators; without one no element has an ``rng``.
+        num_records: Number of records; their keys are 0 … ``num_records - 1``.
+        shard_options: The shard of this process. Default: the only shard.
+        seed: Any integer, for the generators; without a seed no element has an ``rng``.
 
     Raises:
         SamplerError: An argument is wrong.
@@ -322,6 +323,6 @@ def _checked_shard(options: Any, num_records: int) -> ShardOptions:
     if options.drop_remainder and num_records < options.shard_count:
         raise SamplerError(
             f"num_records={num_records}: with drop_remainder=True, {options.shard_count} shards "
-            f"serve none of them; give at least {options.shard_count} records or fewer shards"
+            f"drop all of them; give at least {options.shard_count} records or fewer shards"
         )
     return options

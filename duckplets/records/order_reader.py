@@ -1,9 +1,9 @@
-"""Read an order span by span as checked arrays of indices, keys and places.
+"""Read an order in spans, as checked arrays of indices, keys and places.
 
 IndexSampler, DataIndex, any iterable ─elements ``start … stop-1``→ Part(index, key, place)
 
-Our own orders are read as arrays; anything else is iterated lazily in the caller's thread. Records
-of the sources of a ``DataIndex`` are laid end to end, and an entry is a place among them.
+The package's own orders are read as arrays; other iterables are read lazily in the caller's thread.
+The places of a ``DataIndex`` count the records of its sources, one source after the other.
 """
 
 from __future__ import annotations
@@ -26,26 +26,25 @@ from duckplets.records.order import IndexSampler, RecordMetadata, SequentialSamp
 Order = Iterable[RecordMetadata] | Iterable[int] | DataIndex
 
 _LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
-_LOOKED = 1 << 20  # entries read at a time
+_BLOCK = 1 << 20  # entries checked at a time
 
 
 @dataclass(frozen=True, slots=True)
 class OrderPart:
-    """Some elements of an order: the index of each, and the record it names."""
+    """A span of an order: the index of each element, and its record."""
 
     indices: Integers
     keys: Integers
-    places: Integers  # number of that record among all to be read
+    places: Integers  # number of the record among all records to read
 
 
-# Returns the elements ``start … stop-1``, fewer at the end. Calls continue where the previous one
-# stopped.
+# Return the elements ``start … stop-1``, fewer at the end. A call continues at the previous stop.
 Take = Callable[[int, int], OrderPart]
 
 
 def elements_of(order: Order, records: int) -> Take:
-    """Return the function that reads an order over so many records."""
-    # A subclass may iterate differently, so it is iterated.
+    """Return the function that reads an order over ``records`` records."""
+    # A subclass may iterate differently, so it is read as an iterable.
     if type(order) in (IndexSampler, SequentialSampler):
         return _sampled(cast("IndexSampler", order), records)
     return _iterated(order, records)
@@ -54,8 +53,8 @@ def elements_of(order: Order, records: int) -> Take:
 def _sampled(sampler: IndexSampler, records: int) -> Take:
     if sampler.num_records > records:
         raise SamplerError(
-            f"the order is over num_records={sampler.num_records}, and there are {records} "
-            f"records to read; give it at most so many"
+            f"the order has num_records={sampler.num_records}, and there are {records} records to "
+            f"read; give at most {records}"
         )
     end = None if sampler.num_epochs is None else len(sampler)
 
@@ -81,7 +80,7 @@ def _iterated(order: Order, records: int) -> Take:
 
     def take(start: int, stop: int) -> OrderPart:
         found = [
-            _named(number, element, records)
+            _checked(number, element, records)
             for number, element in enumerate(islice(elements, stop - start), start)
         ]
         indices, keys = np.array(found, dtype=np.int64).reshape(-1, 2).T
@@ -90,18 +89,17 @@ def _iterated(order: Order, records: int) -> Take:
     return take
 
 
-def _named(number: int, element: Any, records: int) -> tuple[int, int]:
-    """Return index and key of an element, checked."""
+def _checked(number: int, element: Any, records: int) -> tuple[int, int]:
     if hasattr(element, "record_key"):
         index = _integer(number, element.index, element)
-        named = element.record_key
-        record_key = index if named is None else _integer(number, named, element)
+        key = element.record_key
+        record_key = index if key is None else _integer(number, key, element)
     else:
         index, record_key = number, _integer(number, element, element)
     if not 0 <= record_key < records:
-        there = f"records 0 to {records - 1}" if records else "no records"
+        known = f"records 0 to {records - 1}" if records else "no records"
         raise SamplerError(
-            f"element {number} of the order names record {record_key}; there are {there}"
+            f"element {number} of the order names record {record_key}; there are {known}"
         )
     return index, record_key
 
@@ -125,20 +123,26 @@ def indexed_elements(index: DataIndex, sizes: Mapping[str, int], where: str) -> 
     for name, entries in index.counts().items():
         if entries and name not in sizes:
             raise SamplerError(
-                f"the index names {name!r}{nearest(name, sizes)}; the sources to read from are: "
+                f"the index names {name!r}{nearest(name, sizes)}; the sources to read are: "
                 f"{listed(sizes) or 'none'}"
             )
     limits = np.array([sizes.get(name, 0) for name in index.names], dtype=np.int64)
-    for start in range(0, len(index), _LOOKED):
-        codes, rows = index.arrays(slice(start, start + _LOOKED))
+    for start in range(0, len(index), _BLOCK):
+        codes, rows = index.arrays(slice(start, start + _BLOCK))
         beyond = np.flatnonzero(rows >= limits[codes])
         if len(beyond):
-            _refuse(index, start + int(beyond[0]), sizes, where)
+            entry = start + int(beyond[0])
+            name, row = index.select(entry)
+            records = f"records 0 to {sizes[name] - 1}" if sizes[name] else "no records"
+            raise SamplerError(
+                f"entry {entry} of the index names record {row} of {name!r}; {where} has only "
+                f"{records} of it"
+            )
     starts = dict.fromkeys(index.names, 0)
-    records = 0
+    total = 0
     for name in (name for name in sizes if name in starts):
-        starts[name] = records
-        records += sizes[name]
+        starts[name] = total
+        total += sizes[name]
     firsts = np.array(list(starts.values()), dtype=np.int64)
 
     def take(start: int, stop: int) -> OrderPart:
@@ -147,11 +151,3 @@ def indexed_elements(index: DataIndex, sizes: Mapping[str, int], where: str) -> 
         return OrderPart(numbers, rows, firsts[codes] + rows)
 
     return take
-
-
-def _refuse(index: DataIndex, entry: int, sizes: Mapping[str, int], where: str) -> None:
-    name, row = index.select(entry)
-    records = f"records 0 to {sizes[name] - 1}" if sizes[name] else "no records"
-    raise SamplerError(
-        f"entry {entry} of the index names record {row} of {name!r}; in {where} that has {records}"
-    )

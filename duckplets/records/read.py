@@ -1,12 +1,10 @@
-"""Read the records that an order names, block by block, and hand them out as batches.
+"""Read the records of an order block by block, and yield them as batches.
 
-order ─take→ numbers ─→ requests ─sql/reading→ columns ─→ table ─slices→ Batch
-                                 (the next block meanwhile; texts come from a snapshot if there is
-                                 one)
+order ─take→ numbers ─→ requests ─sql/records/read→ columns ─→ table ─slices→ Batch
 
-Record k is the k-th record of a version, or of one source or split; for a data index the k-th of
-the source its entry names. The order is consumed in the caller's thread, one block ahead; reading
-happens in a background thread.
+Record k is the k-th record of a version, a source or a split; in a data index the k-th record of
+the entry's source. The caller's thread reads the order, one block ahead. A background thread reads
+the records, with texts from a snapshot if one exists.
 """
 
 from __future__ import annotations
@@ -55,12 +53,12 @@ _DETAILS = ("meta", "group_key", "taxonomy", "trust", "created_at", "updated_at"
 _ROLES = ROLES
 _TEXTS = ("text", *_ROLES)
 _MESSAGES = ("messages", "rejected_messages")
-_OF_INDEX = '"type":"text","value":'  # end of a message about the order of a DataIndex
+_OF_INDEX = '"type":"text","value":'  # the text key of messages read by a DataIndex
 _COLUMNS = (*_PLACES, *_LABELS, *_DETAILS, *_TEXTS, *_MESSAGES)
 _DEFAULT = (*_PLACES, *_LABELS, "meta", "text")
 
 _LARGEST_BLOCK = 65_536
-_BLOCK_BYTES = 192 << 20  # bytes of a block; two are held at a time
+_BLOCK_BYTES = 192 << 20  # bytes of a block; two are in memory
 _Gather = Callable[[Integers], pa.Array]
 
 
@@ -79,24 +77,24 @@ def read(
     source: str | None = None,
     columns: Sequence[str] | None = None,
 ) -> Records:
-    """Read records in any order, in batches; record k is the k-th, of a split or source.
+    """Read records in any order, in batches.
 
     Args:
-        order: An ``IndexSampler`` over ``count()`` records, a ``DataIndex``, or anything that
-            yields ``RecordMetadata`` or integers; it may be endless. Numbers count from 0, in
-            the order in which the records came, in a ``DataIndex`` within each source.
+        order: An ``IndexSampler`` over ``count()`` records, a ``DataIndex``, or an iterable of
+            ``RecordMetadata`` or integers; it may be endless. Numbers count from 0 in the order of
+            arrival, in a ``DataIndex`` within each source.
         batch_size: Records a batch; the last may have fewer.
         split: Number the records of this split only.
         source: Number the records of this source only.
         columns: ``index`` and ``record_key`` (of the order); ``record_id``, ``source``,
             ``split``, ``date``; ``meta``, ``group_key``, ``taxonomy``, ``trust``,
-            ``created_at``, ``updated_at``, ``label``; ``text``, the texts of all sections but
-            rejected replies joined by a blank line; ``anchor``, ``context`` and ``rejected``,
-            lists of those of these roles. By default those up to ``date``, ``meta``, ``text``.
+            ``created_at``, ``updated_at``, ``label``. ``text`` joins the texts of all sections
+            except rejected replies by a blank line. ``anchor``, ``context`` and ``rejected`` are
+            lists of the texts of a role. Default: the columns up to ``date``, ``meta``, ``text``.
 
     Raises:
-        SamplerError, SplitError: An argument is wrong; or, in the loop, the order names a
-            record that is not there.
+        SamplerError, SplitError: An argument is wrong; or, while iterating, the order names a
+            record that does not exist.
     """
     database, version = corpus.database, corpus.version
     batch_size = integer("batch_size", batch_size, 1)
@@ -115,13 +113,12 @@ def read(
     return batches
 
 
-# -- which records ------------------------------------------------------------------------------
+# -- numbers of records -------------------------------------------------------------------------
 
 
 def _split_of(index: DataIndex, split: str | None) -> str | None:
-    """Return the split an index counts its rows in."""
     if index.split is not None and split not in (None, index.split):
-        raise SamplerError(f"split={split!r}: the rows of the index count in {index.split!r}")
+        raise SamplerError(f"split={split!r}: the index numbers the rows of {index.split!r}")
     return split if index.split is None else index.split
 
 
@@ -134,22 +131,20 @@ def _where(
     known = dict(database.run("recipes/store/sources", {"version": version}))
     if source is not None and source not in known:
         raise SamplerError(
-            f"no source {source!r}{nearest(str(source), known)}; there are: "
-            f"{listed(known) or 'none'}"
+            f"no source {source!r}{nearest(str(source), known)}; known: {listed(known) or 'none'}"
         )
     sources = None if source is None else [source]
     return {"split": split, "sources": sources, "version": version}
 
 
 def _keys(database: Database, where: dict[str, Any], *, by_source: bool = False) -> Integers:
-    """Return the keys of the records in order."""
     table = database.table("records/read/keys", where | {"by_source": by_source})
     keys: Integers = table["record_key"].to_numpy()
     return keys
 
 
 def _indexed(database: Database, index: DataIndex, where: dict[str, Any]) -> tuple[Integers, Take]:
-    """Return the records of an index's sources, end to end, and its reader."""
+    """Return the records of an index's sources, one source after the other, and its reader."""
     split, sources = where["split"], where["sources"]
     known = database.run("records/controls/sources", {"split": split, "version": where["version"]})
     sizes = {
@@ -169,8 +164,8 @@ def _checked_columns(columns: Sequence[str] | None) -> list[str]:
     for name in names:
         if name not in _COLUMNS:
             raise SamplerError(
-                f"columns: records have no {name!r}{nearest(str(name), _COLUMNS)}; there are "
-                f"{', '.join(_COLUMNS)}"
+                f"columns: records have no {name!r}{nearest(str(name), _COLUMNS)}; they have "
+                f"{listed(_COLUMNS, 12)}"
             )
     if not names:
         raise SamplerError(f"columns={columns!r}: name at least one of {', '.join(_COLUMNS)}")
@@ -189,7 +184,7 @@ def _batches(
     texts: ChunkTexts | None,
     shape: list[Any],
 ) -> Generator[Batch, None, None]:
-    """Yield batches, reading the next block meanwhile."""
+    """Yield batches, and read the next block at the same time."""
     fetcher = _Fetcher(database.cursor(), keys, columns, texts, shape)
     pace = BlockSize(_LARGEST_BLOCK, _BLOCK_BYTES)
     calls = _calls(fetcher, take, pace, batch_size)
@@ -213,7 +208,7 @@ def _batches(
 def _calls(
     fetcher: _Fetcher, take: Take, pace: BlockSize, batch_size: int
 ) -> Iterator[Callable[[], pa.Table]]:
-    """Read whole batches from the order and yield the calls that fetch them."""
+    """Take whole batches from the order and yield the calls that fetch them."""
     taken, is_last = 0, False
     while not is_last:
         size = max(1, pace.rows // batch_size) * batch_size
@@ -230,7 +225,7 @@ class Records(Iterator[Batch]):
 
     def __init__(self, batches: Generator[Batch, None, None]) -> None:
         self._batches = batches
-        self._alone = HomeLock("what reads these records", "read them anew in this process")
+        self._alone = HomeLock("this iterator of records", "read them again in this process")
         self._is_closed = False
 
     def __next__(self) -> Batch:
@@ -240,7 +235,7 @@ class Records(Iterator[Batch]):
             return next(self._batches)
 
     def close(self) -> None:
-        """End the reading; taking a further batch is an error."""
+        """Stop reading; a further ``next`` raises ``QueryError``."""
         if not self._alone.home.is_left:
             with self._alone:
                 self._is_closed = True
@@ -248,8 +243,6 @@ class Records(Iterator[Batch]):
 
 
 class _Fetcher:
-    """Fetch the records of requests on its own connection."""
-
     def __init__(
         self,
         database: Database,
@@ -271,17 +264,17 @@ class _Fetcher:
         request = np.arange(size, dtype=np.int64)
         requests = pa.table({"request": request, "record_key": self._keys[part.places]})
         with self.database.registered(requests=requests):
-            if self._wanted(_LABELS):
+            if self._requested(_LABELS):
                 found |= self._rows("records/read/labels", size)
-            if self._wanted(_DETAILS):
+            if self._requested(_DETAILS):
                 found |= self._rows("records/read/details", size)
-            if self._wanted(_TEXTS):
+            if self._requested(_TEXTS):
                 found |= self._texts(part, size)
-        if wanted := self._wanted(_MESSAGES):
-            found |= self._messages(wanted, self._keys[part.places])
+        if columns := self._requested(_MESSAGES):
+            found |= self._messages(columns, self._keys[part.places])
         return pa.table({name: found[name] for name in self._columns})
 
-    def _wanted(self, names: tuple[str, ...]) -> list[str]:
+    def _requested(self, names: tuple[str, ...]) -> list[str]:
         return [name for name in names if name in self._columns]
 
     def _rows(self, statement: str, size: int) -> dict[str, pa.Array]:
@@ -289,41 +282,42 @@ class _Fetcher:
         table = self.database.table(statement).combine_chunks()
         if table.num_rows != size:
             raise StateMismatchError(
-                f"{table.num_rows} of {size} records were found; check the corpus with: "
+                f"the corpus lacks {size - table.num_rows} of {size} records; check it with: "
                 f"duckplets doctor {self.database.path}"
             )
         places = np.empty(size, dtype=np.int64)
         places[table["request"].to_numpy()] = np.arange(size, dtype=np.int64)
-        rows = table.select(self._wanted(tuple(table.column_names[1:]))).take(pa.array(places))
+        rows = table.select(self._requested(tuple(table.column_names[1:]))).take(pa.array(places))
         return {name: rows[name].combine_chunks() for name in rows.column_names}
 
-    def _messages(self, wanted: list[str], keys: Integers) -> dict[str, pa.Array]:
-        """Return the messages of records, or null."""
+    def _messages(self, columns: list[str], keys: Integers) -> dict[str, pa.Array]:
         request = np.arange(len(keys), dtype=np.int64)
-        asked = pa.table({"request": request, "record_key": keys})
-        which: dict[str, Any] = {
-            "chosen": _MESSAGES[0] in wanted,
-            "rejected": _MESSAGES[1] in wanted,
+        requests = pa.table({"request": request, "record_key": keys})
+        parameters: dict[str, Any] = {
+            "chosen": _MESSAGES[0] in columns,
+            "rejected": _MESSAGES[1] in columns,
+            "chosen_json": False,
+            "rejected_json": False,
+            "shape": json.dumps(self._shape),
         }
-        which |= {"chosen_json": False, "rejected_json": False, "shape": json.dumps(self._shape)}
-        with self.database.registered(requested_messages=asked):
+        with self.database.registered(requested_messages=requests):
             stored = self.database.table("runs/messages/stored")
         if "value" in self._shape[0]["content"][0]:
             text = pc.replace_substring(stored["text"], '"type":"text","text":', _OF_INDEX)
             stored = stored.set_column(1, "text", text)
         with self.database.registered(stored_messages=stored):
-            rows = self.database.table("runs/messages/parsed", which).combine_chunks()
+            rows = self.database.table("runs/messages/parsed", parameters).combine_chunks()
         places = np.full(len(keys), -1, dtype=np.int64)
         places[rows["request"].to_numpy()] = np.arange(rows.num_rows)
         order, kind = pa.array(places, mask=places < 0), shaped_type(self._shape)
-        return {name: rows[name].combine_chunks().take(order).cast(kind) for name in wanted}
+        return {name: rows[name].combine_chunks().take(order).cast(kind) for name in columns}
 
     def _texts(self, part: OrderPart, size: int) -> dict[str, pa.Array]:
-        wanted = self._wanted(_TEXTS)
-        role = wanted[0] if len(wanted) == 1 and wanted[0] in _ROLES else None
+        columns = self._requested(_TEXTS)
+        role = columns[0] if len(columns) == 1 and columns[0] in _ROLES else None
         request, roles, texts = self._sections(part, role)
         found = {}
-        for name in wanted:
+        for name in columns:
             is_role = roles == _ROLES.index(name if name in _ROLES else "rejected")
             of_role = np.flatnonzero(~is_role if name == "text" else is_role)
             lists = _lists(request[of_role], texts(of_role), size)
@@ -344,16 +338,15 @@ class _Fetcher:
 
 
 def _lists(request: Integers, texts: pa.Array, size: int) -> pa.Array:
-    """Return a list of texts per request; requests ascend, some have none."""
     offsets = np.searchsorted(request, np.arange(size + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), texts)
 
 
 def _mapped_texts(database: Database, version: int) -> ChunkTexts | None:
-    """Return the texts of a snapshot that is there and valid for a version, or None."""
+    """Return the texts of a snapshot that is valid for a version, or None."""
     try:
         found = opened(database, version)
     except DamagedFileError as error:
-        log.warning("texts are read from the corpus itself, which takes longer: %s", error)
+        log.warning("texts come from the corpus itself, which is slower: %s", error)
         return None
     return None if found is None else found.texts

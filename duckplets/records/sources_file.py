@@ -1,16 +1,16 @@
-"""Describe sources in a TOML or YAML file: what to read, how, and how much of it.
+"""Describe sources in a TOML or YAML file: the files, how to read them, and how much.
 
     version = 1
 
     [[source]]
-    path = "faq.json"               # beside this file: a file, folder or glob; or hf://, s3://, …
-    name = "faq"                    # default: that of the file
+    path = "faq.json"               # from the folder of this file: a file, folder or glob; or hf://…
+    name = "faq"                    # default: the name of the file
     columns = { anchor = "question", positive = "answer" }      # or converter = "alpaca"
     size = 1000                     # the index lists the first 1000 records
     weight = 2.0                    # each of them twice
     gates = { quality = "general", limit = 5000 }
 
-All of it is checked, and all mistakes are reported at once, for every source and key.
+The whole file is checked, and one error reports the mistakes of every source and key.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SUFFIXES = {
     for suffix, form in sorted(OF_SUFFIX.items())
     if form != TEXT or suffix == ".txt"
 }
-_WRITTEN = {  # keys about text files, and the formats they apply to
+_TEXT_KEYS = {  # keys of text files, and their formats
     "encoding": ("csv", "json", "text"),
     "delimiter": ("csv",),
     "quote": ("csv",),
@@ -57,13 +57,13 @@ _WRITTEN = {  # keys about text files, and the formats they apply to
 }
 _TABS = ("tab", "\\t")
 _CONTROLS = ("size", "size_mode", "weight", "seed")
-_OF_ROWS = ("converter", "turns", "on_error", "trust", "prefix")  # of the mapping, beside columns
-_COLUMNS = tuple(of.name for of in fields(Mapped) if of.name not in _OF_ROWS)
+_OF_ROWS = ("converter", "turns", "on_error", "trust", "prefix")  # of the mapping, without columns
+_COLUMNS = tuple(each.name for each in fields(Mapped) if each.name not in _OF_ROWS)
 _OF_LINES = ("trust", "on_error")  # of plain text, whose lines have no columns
 _GATES = ("quality", "where", "limit", "size_mb")
 _READING = ("name", "path", "format", "split", "streaming", "in_place", "columns", "gates")
-_KEYS = (*_READING, *_OF_ROWS, *_CONTROLS, *_WRITTEN)
-_MESSAGES = "openai"  # without a converter rows hold messages
+_KEYS = (*_READING, *_OF_ROWS, *_CONTROLS, *_TEXT_KEYS)
+_MESSAGES = "openai"  # rows without a converter or columns are messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,22 +71,22 @@ class DescribedSource:
     """One source that a file describes.
 
     Attributes:
-        given: Its name in the file; None for the default name of the source.
-        files: The files, or the address in a store, it is read from; none for one on the Hub.
+        label: Its name in the file; None for the default name of the source.
+        files: The files, or the address in a store; none for a source on the Hub.
         hub: ``hf://org/name/config/split``, or None for files.
         format: ``arrow``, ``csv``, ``json``, ``parquet`` or ``text`` (a record a line); None on
             the Hub.
-        streaming: Whether records are stored in pieces as they come, so that an ingest that stops
-            continues there; None for the way of the source.
+        streaming: Whether an ingest stores records in pieces, and continues there after a stop.
+            None: the default of the source.
         in_place: Whether texts stay in their Parquet files.
         mapping: Arguments of the source: converter, or columns by part.
-        controls: How an index lists its records.
-        written: How the text of files is written: ``encoding``, ``delimiter``, ``quote``,
-            ``escape`` and ``rows``, as arguments of the source.
+        controls: Size and weight of its records in an index.
+        written: Arguments for text files: ``encoding``, ``delimiter``, ``quote``, ``escape`` and
+            ``rows``.
         gates: ``quality``, ``where``, ``size_mb`` and ``limit``, as for ``Corpus.ingest``.
     """
 
-    given: str | None = None
+    label: str | None = None
     files: tuple[Path | str, ...] = ()
     hub: str | None = None
     format: str | None = None
@@ -99,38 +99,37 @@ class DescribedSource:
 
     @property
     def name(self) -> str:
-        """Its name in the file, or the default name of the source."""
-        return self.given or self.source().default_name()
+        """Return its name in the file, or the default name of the source."""
+        return self.label or self.source().default_name()
 
     def source(self) -> Source:
-        """Return its reader."""
+        """Return the source."""
         if self.hub is not None:
             from duckplets.sources.remote.hub import HubSource
 
-            made: Source = HubSource(self.hub, source_id=self.given, **self.mapping)
+            made: Source = HubSource(self.hub, source_id=self.label, **self.mapping)
         else:
             made = _reader(self.format or "")(list(self.files), **self.written, **self.mapping)
-        wanted = made.in_pieces if self.streaming is None else self.streaming
-        return made if wanted == made.in_pieces else changed(made, in_pieces=wanted)
+        in_pieces = made.in_pieces if self.streaming is None else self.streaming
+        return made if in_pieces == made.in_pieces else changed(made, in_pieces=in_pieces)
 
 
 def load_sources(path: str | PathLike[str]) -> list[DescribedSource]:
-    """Read a file of sources, in its order: TOML if it ends in ``.toml``, else YAML.
+    """Read a file of sources, in its order: TOML if it ends in ``.toml``, otherwise YAML.
 
     Args:
         path: The file.
 
     Raises:
-        SourceError: The file cannot be read, or something in it is wrong: the first ten mistakes
-            and how many more there are, a line each, as ``FILE: source 'NAME': the mistake``, with
-            key and value.
+        SourceError: The file cannot be read or is wrong. The message has the first ten mistakes
+            and the number of others, one a line, as ``FILE: source 'NAME': the mistake``.
     """
     file = Path(os.path.expanduser(path))
     form: Form = "TOML" if file.suffix.lower() == ".toml" else "YAML"
     content = read_document(file, form, SourceError)
     tables = content.get("source") if isinstance(content, dict) else None
     if not isinstance(tables, list) or not tables:
-        raise SourceError(f"{file} describes no source: write [[source]] tables, each with path")
+        raise SourceError(f"{file} describes no source: write [[source]] tables, each with a path")
     for key in content:
         if key not in ("version", "source"):
             raise SourceError(f"{file}: unknown key {shown(repr(key))}: sources are [[source]]")
@@ -156,16 +155,16 @@ def _tried(note: Callable[[str], None], make: Callable[[], Any]) -> Any:
         return None
 
 
-# -- one of its sources ----------------------------------------------------------------------------
+# -- one source ------------------------------------------------------------------------------------
 
 
 class _Checks:
-    """Check the keys of one source, collecting mistakes."""
+    """Check the keys of one source, and collect mistakes."""
 
-    def __init__(self, folder: Path, problems: list[str], what: str) -> None:
+    def __init__(self, folder: Path, problems: list[str], start: str) -> None:
         self._folder = folder
         self._problems = problems
-        self._what = what
+        self._start = start  # of a message
 
     def described(self, table: Any) -> DescribedSource | None:
         """Return the source of a table; None if it has mistakes."""
@@ -189,7 +188,8 @@ class _Checks:
             if not isinstance(values.get(key), bool | None):
                 self._note(f"{key}={values[key]!r}: give true or false")
         controls = self._each(IndexControls, {k: values[k] for k in _CONTROLS if k in values}, {})
-        written = self._written({k: values[k] for k in _WRITTEN if k in values}, is_hub, form)
+        text_keys = {k: values[k] for k in _TEXT_KEYS if k in values}
+        written = self._text_arguments(text_keys, is_hub, form)
         gates = self._gates(self._known(values.get("gates", {}), _GATES, "keys of gates") or {})
         columns = self._known(values.get("columns", {}), _COLUMNS, "columns") or {}
         rows = {k: values[k] for k in _OF_ROWS if k in values}
@@ -201,10 +201,9 @@ class _Checks:
             *(mapping, controls or IndexControls(), written, gates),
         )
 
-    def _known(self, table: Any, keys: Sequence[str], what: str) -> dict[str, Any] | None:
-        """Return the known keys of a table with their values."""
+    def _known(self, table: Any, keys: Sequence[str], kind: str) -> dict[str, Any] | None:
         if not isinstance(table, Mapping):
-            self._note(f"give a table of {what}, not {shown(repr(table))}")
+            self._note(f"give a table of {kind}, not {shown(repr(table))}")
             return None
         for key in table:
             if key not in keys:
@@ -215,13 +214,13 @@ class _Checks:
                 self._note(f"unknown key {shown(repr(key))}{where or hint}")
         return {key: value for key, value in table.items() if key in keys and value is not None}
 
-    def _gates(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of an ingest; a settings file lies beside the file of sources."""
-        gates = {key: value for key, value in given.items() if key != "quality"}
+    def _gates(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of an ingest; quality files are relative to the file of sources."""
+        gates = {key: value for key, value in values.items() if key != "quality"}
         for key, value in gates.items():
             _tried(self._note, partial(QualityGates, **{key: value}))
-        if "quality" in given:
-            quality = given["quality"]
+        if "quality" in values:
+            quality = values["quality"]
             if isinstance(quality, str) and quality.endswith(".toml"):
                 quality = self._folder / os.path.expanduser(quality)
             made = partial(Quality.of, quality)
@@ -229,12 +228,11 @@ class _Checks:
         return gates
 
     def _note(self, problem: str) -> None:
-        self._problems.append(self._what + problem)
+        self._problems.append(self._start + problem)
 
     def _files(
         self, path: str, values: Mapping[str, Any], *, is_hub: bool
     ) -> tuple[tuple[Path | str, ...], str | None]:
-        """Return files and their format, as far as they are right."""
         form = values.get("format")
         if form is not None and form not in _FORMATS:
             hint = nearest(form, _FORMATS) if isinstance(form, str) else ""
@@ -242,12 +240,12 @@ class _Checks:
             return (), None
         if is_hub or not path:
             if form is not None and is_hub:
-                self._note(f"format={form!r} is for files; the Hub says that of its data sets")
+                self._note(f"format={form!r} is for files; the Hub knows the format")
             return (), None
         if values.get("split", "train") != "train":
             self._note(
-                f"split={values['split']!r}: a file has no splits of its own, only 'train'; "
-                f"corpus.split() deals records to splits, whatever file they come from"
+                f"split={values['split']!r}: a file has only 'train'; corpus.split() assigns "
+                f"records to splits"
             )
         try:
             files = self._found(path)
@@ -258,25 +256,26 @@ class _Checks:
             self._note(f"path={shown(repr(path))}: {_reason(error)}")
         return (), form
 
-    def _written(self, values: dict[str, Any], hub: bool, form: str | None) -> dict[str, Any]:
-        """Return how text files are written, as arguments of the source."""
-        what = "hub" if hub else form
-        if what is None:  # wrong, and reported
+    def _text_arguments(
+        self, values: dict[str, Any], is_hub: bool, form: str | None
+    ) -> dict[str, Any]:
+        kind = "hub" if is_hub else form
+        if kind is None:  # wrong, and reported
             return values
         for key, value in values.items():
-            if what not in _WRITTEN[key]:
-                forms, these = " and ".join(_WRITTEN[key]), "the Hub's" if hub else what
+            if kind not in _TEXT_KEYS[key]:
+                forms, actual = " and ".join(_TEXT_KEYS[key]), "the Hub's" if is_hub else kind
                 self._note(
-                    f"{key}={shown(repr(value))}: is for {forms} files, and these are {these}"
+                    f"{key}={shown(repr(value))}: is for {forms} files, and these are {actual}"
                 )
-        known = {key: value for key, value in values.items() if what in _WRITTEN[key]}
+        known = {key: value for key, value in values.items() if kind in _TEXT_KEYS[key]}
         if known.get("delimiter") in _TABS:
             known["delimiter"] = "\t"
         if known.get("quote") == "":
             known["quote"] = None
-        mapping = {} if what == "text" else {"text": "x"}
+        mapping = {} if kind == "text" else {"text": "x"}
         if known:
-            self._each(lambda **given: _reader(what)("x", **mapping, **given), known, {})
+            self._each(partial(_reader(kind), "x", **mapping), known, {})
         return known
 
     def _found(self, name: str) -> Sequence[Path | str]:
@@ -292,7 +291,7 @@ class _Checks:
             )
         found = [file for file in sorted(place.iterdir()) if _is_data(file)]
         if not found:
-            raise SourceError(f"{place} holds no file of a known form ({', '.join(_SUFFIXES)})")
+            raise SourceError(f"{place} has no file of a known format ({', '.join(_SUFFIXES)})")
         return paths.local_files(found)
 
     def _hub(self, path: str, split: Any) -> str | None:
@@ -304,7 +303,7 @@ class _Checks:
         try:
             bare = path.removeprefix(HUB_MARK).strip("/")
             if split is not None and bare.count("/") > 2:
-                raise SourceError("it names a split already: leave split= out")
+                raise SourceError("it already names a split: remove split=")
             config = "" if split is None or bare.count("/") == 2 else "/default"
             return str(parse_uri(f"hf://{bare}{config}" + (f"/{split}" if split else "")))
         except SourceError as error:
@@ -312,16 +311,16 @@ class _Checks:
             return None
 
     def _mapping(self, values: dict[str, Any], form: str | None) -> dict[str, Any]:
-        """Return arguments of the source, checked one by one and then together."""
+        """Return the arguments of the source, checked one by one and then together."""
         needs: dict[str, Any] = {"positive": {"anchor": "x"}, "negative": {"anchor": "x"}}
         needs["label"] = {"anchor": "x", "positive": "y"}
         needs["labels"] = needs["label"] | {"label": "z"}
         if form == "text":
             for key in values:
                 if key not in _OF_LINES:
-                    self._note(f"{key}: lines of text have no columns; leave it out")
+                    self._note(f"{key}: lines of text have no columns; remove it")
             known = {key: values[key] for key in values if key in _OF_LINES}
-            self._each(lambda **given: TextLinesSource("x", **given), known, {})
+            self._each(partial(TextLinesSource, "x"), known, {})
             return values
         if "converter" not in values and not any(part in values for part in TEXTS):
             values = {"converter": _MESSAGES} | values
@@ -331,7 +330,7 @@ class _Checks:
     def _each(
         self, make: Callable[..., Any], values: Mapping[str, Any], needs: Mapping[str, Any]
     ) -> Any:
-        """Return what ``make`` makes of each value, tried alone so that every mistake is found."""
+        """Return the result of ``make``; each value is first tried alone, to find all mistakes."""
         before = len(self._problems)
         for key, value in values.items():
             _tried(self._note, partial(make, **(needs.get(key, {}) | {key: value})))
@@ -341,7 +340,7 @@ class _Checks:
 
 
 def _reader(form: str) -> Callable[..., Source]:
-    """Return the class that reads a format; here each line of text is a record."""
+    """Return the class that reads a format; in text, each line is a record."""
     found: Callable[..., Source] = TextLinesSource if form == TEXT else reader_of(form)
     return found
 
@@ -356,12 +355,11 @@ def _is_data(file: Path) -> bool:
 
 
 def _format_of(files: Sequence[Path | str]) -> str:
-    """Return the format of files by suffix."""
     found = {paths.inner_suffix(Path(file)) for file in files}
     for suffix in sorted(found.difference(_SUFFIXES)):
         known = ", ".join(_SUFFIXES)
-        raise SourceError(f"{suffix or 'no suffix'} is no known form ({known}); give format=")
+        raise SourceError(f"{suffix or 'no suffix'} is no known format ({known}); give format=")
     forms = sorted({_SUFFIXES[suffix] for suffix in found})
     if len(forms) > 1:
-        raise SourceError(f"files of several forms ({', '.join(forms)}); name those of one")
+        raise SourceError(f"files of several formats ({', '.join(forms)}); name files of one")
     return forms[0]

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from duckplets.order.mixture import Mixture
     from duckplets.runs.sampler import Sampler
 
-_LARGE = 500_000  # records above which not all are read for a page
-_CUT = 1_200  # characters shown of a text
+_LARGE = 500_000  # records; a page of a larger corpus does not read all
+_CUT = 1_200  # characters of a text on the page
 _PLACE = ExportPlace(suffixes=(".html", ".htm"))
 
 
@@ -46,10 +46,10 @@ class ReportPage:
     """A page of a corpus; a notebook shows it in a cell.
 
     Attributes:
-        data: What it shows: ``title``, ``corpus``, ``version``, and ``sections`` of ``tables``,
-            each with ``title``, ``columns``, ``rows``, the ``total`` of rows there are,
-            ``made_by`` (SQL of the ``corpus``, or a call in ``python``, as ``of`` says) and
-            ``note``.
+        data: The data of the page: ``title``, ``corpus``, ``version``, and ``sections`` of
+            ``tables``. A table has ``title``, ``columns``, ``rows``, the ``total`` number of rows,
+            ``made_by`` and ``note``. ``made_by`` is SQL or a Python call, as ``of`` tells
+            (``corpus`` or ``python``).
         html: The page.
         path: Its file, or None.
     """
@@ -79,26 +79,25 @@ def report(
     advice: Any = None,
     overwrite: bool = False,
 ) -> ReportPage:
-    """Make a page to look at: an HTML file that needs no network; a notebook shows it.
+    """Make a page of the corpus: an HTML file that needs no network; a notebook shows it.
 
-    It begins with an overview: sizes, shares, and what needs attention, each with the command
-    that helps. Then come sources, splits and lengths; recipes with samples; mined negatives; the
-    mixture over steps, and what was served of it; gates with examples; samples to leaf through.
-    Every table comes with the SQL, or the call, that made it. Nothing is saved. Of a corpus of
-    more than half a million records pools are left out, and samples until ``prepare`` has made a
-    snapshot, which the page says.
+    The page starts with an overview: sizes, shares, and problems with the command that helps. Then
+    it shows sources, splits and lengths; recipes with samples; mined negatives; the mixture over
+    steps, and its served samples; gates with examples; more samples. Every table has the SQL or the
+    call that made it. Nothing is saved. For a corpus of more than half a million records, the page
+    has no pools, and no samples until ``prepare`` has built a snapshot. The page reports this.
 
     Args:
-        path: FILE.html, which appears whole or not at all; by default none is written.
-        run: A saved run, as it stands; by default what a new one of triplets would draw.
-        mixture: As for ``sampler``, or of the run from where it stands on.
-        advice: What ``Corpus.advise`` returned, to be shown with its plot.
+        path: FILE.html; it appears only when it is complete. Default: no file.
+        run: A saved run at its position. Default: a new run of triplets.
+        mixture: As for ``sampler``; with a run it counts from its position.
+        advice: The result of ``Corpus.advise``, to show with its plot.
         overwrite: Replace the file.
 
     Raises:
         SamplerError: The file exists, or cannot be written.
         ExtensionError: The package jinja2, of the extra ``report``, is missing.
-        StateMismatchError: No such run is saved, or it is of another corpus.
+        StateMismatchError: The run does not exist, or belongs to another corpus.
         MixtureError: The mixture is wrong.
     """
     database, path = corpus.database, None if path is None else Path(path)
@@ -113,12 +112,12 @@ def report(
         "corpus": words(name),
         "version": current_version(database),
         "duckplets": version_of("duckplets"),
-        "sections": [_plain(section) for section in sections],
+        "sections": [section.to_dict() for section in sections],
     }
     html = _page(data, sections)
     if path is not None:
-        with appearing(path, _PLACE, overwrite=overwrite) as aside:
-            aside.write_text(html, encoding="utf-8")
+        with appearing(path, _PLACE, overwrite=overwrite) as temporary:
+            temporary.write_text(html, encoding="utf-8")
     return ReportPage(data=data, html=html, path=path)
 
 
@@ -134,9 +133,9 @@ def _sections(
     recipes = Section(name="recipes", title="Recipes")
     if found["uncounted"]:
         command = f"Corpus({shown(str(corpus.path))!r}).status(pools=True)"
-        recipes.notes.append(f"Pools of so many records are counted by {command} only.")
+        recipes.notes.append(f"Only {command} counts pools of this size.")
     mixing = Section(name="mixture", title="Mixture")
-    leaf = Section(name="samples", title="Samples")
+    further = Section(name="samples", title="Samples")
     recipes.tables.extend(tables.pools(database, found))
     with _opened(corpus, database, run, mixture, is_large=is_large) as sampler:
         if isinstance(sampler, str):
@@ -144,11 +143,11 @@ def _sections(
                 section.notes.append(sampler)
         else:
             if sampler.settings.kind == "messages":
-                leaf.notes.append("Conversations are shown by duckplets show CORPUS --run NAME.")
+                further.notes.append("duckplets show CORPUS --run NAME shows conversations.")
             else:
-                each, next_ones = drawn.samples(database, sampler, _CUT)
-                recipes.tables.extend(each)
-                leaf.tables.extend(next_ones)
+                by_recipe, following = drawn.samples(database, sampler, _CUT)
+                recipes.tables.extend(by_recipe)
+                further.tables.extend(following)
             mixing.tables.extend(drawn.mixture(sampler))
             mixing.notes.extend(sampler.describe().splitlines())
     sections = [
@@ -157,7 +156,7 @@ def _sections(
         tables.mined(database, found),
         mixing,
         tables.gates(database, _CUT),
-        leaf,
+        further,
     ]
     for section in sections:
         section.tables.sort(key=lambda table: table.plot is None)  # plots first
@@ -174,18 +173,15 @@ def _opened(
     *,
     is_large: bool,
 ) -> Iterator[Sampler | str]:
-    """Yield the run to draw from, or why there is none."""
+    """Yield the run of the page, or the reason why there is none."""
     snapshot = snapshots.overview(database, current_version(database)) or {}
-    served = bool(snapshot.get("current"))
-    if is_large and not served:
+    if is_large and not snapshot.get("current"):
         yield f"No samples were drawn: run duckplets prepare {shown(corpus.path)} first."
         return
-    how = dict[str, Any]()
     try:
         if run is None:
-            columns = drawn.columns_of("triplets", 1)
             sampler = corpus.sampler(
-                columns=columns,
+                columns=drawn.columns_of("triplets", 1),
                 mixture=mixture,
                 negatives=Negatives(allow_stale=True),
                 options=Options(empty="skip", prefetch=0),
@@ -195,9 +191,8 @@ def _opened(
             columns = None
             if settings["kind"] != "messages":
                 columns = drawn.columns_of(settings["kind"], settings["negatives"].get("num", 1))
-            if mixture is not None:
-                how["mixture"] = mixture
-            sampler = corpus.resume(run, columns=columns, options=Options(prefetch=0), **how)
+            changes: dict[str, Any] = {} if mixture is None else {"mixture": mixture}
+            sampler = corpus.resume(run, columns=columns, options=Options(prefetch=0), **changes)
     except DuckpletsError as error:
         if run is not None or mixture is not None:
             raise
@@ -209,12 +204,6 @@ def _opened(
 
 
 # -- the page -----------------------------------------------------------------------------------
-
-
-def _plain(section: Section) -> dict[str, Any]:
-    """Return a section as plain JSON values."""
-    head = {"name": section.name, "title": section.title, "notes": section.notes}
-    return head | {"tables": [table.to_dict() for table in section.tables]}
 
 
 def _page(data: dict[str, Any], sections: list[Section]) -> str:
@@ -232,5 +221,4 @@ def _page(data: dict[str, Any], sections: list[Section]) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return an element's hash for the Content-Security-Policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

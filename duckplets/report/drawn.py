@@ -1,4 +1,4 @@
-"""Report what a run draws: samples of each recipe, the mixture over steps, what it has served."""
+"""Report the samples of a run: by recipe, the mixture over steps, and the served ones."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from duckplets.db.database import Database
 from duckplets.report.plots import bars, lines, stacked_shares
-from duckplets.report.tables import Table, asked, table_of
+from duckplets.report.tables import Table, selected, table_of
 from duckplets.runs.forecast import share_words
 from duckplets.samples.columns import negative_columns, slot_names
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from duckplets.runs.sampler import Sampler
 
 _EACH = 5  # samples per recipe
-_LEAFED = 100  # samples to leaf through
-_LOOKED = 2_048  # samples searched for rare recipes
+_FOLLOWING = 100  # next samples of the run
+_SEARCHED = 2_048  # samples searched for rare recipes
 _RECIPES = 24  # recipes with samples
-_BARS = 8  # as many as there are colours
+_BARS = 8  # the number of colours
 _POINTS = 200  # points of a source's line
 _AROUND = 80  # characters before and after a window
 _DETAILS = ("record_id", "section", "kind", "window", "start", "length")
@@ -30,7 +30,7 @@ _FORECAST = "corpus.sampler(…).forecast().table"
 _BASICS = ("position", "recipe", "source")
 
 VISITS = "Visits per anchor"
-"""Title of the table of streams with how often each anchor is visited."""
+"""Title of the table of streams with the visits of each anchor."""
 LOSSES = "Loss by source"
 """Title of the table of reported losses."""
 
@@ -47,12 +47,8 @@ def columns_of(kind: str, negatives: int) -> list[str]:
 
 def samples(database: Database, sampler: Sampler, cut: int) -> tuple[list[Table], list[Table]]:
     """Return samples of each recipe and the next ones of the run, texts cut at ``cut``."""
-    batch = sampler.settings.batch_size
-    rows = [
-        row
-        for part in islice(sampler.peek(-(-_LOOKED // batch)), -(-_LOOKED // batch))
-        for row in part.to_pylist()
-    ]
+    batches = -(-_SEARCHED // sampler.settings.batch_size)
+    rows = [row for batch in islice(sampler.peek(batches), batches) for row in batch.to_pylist()]
     slots = slot_names(sampler.settings.kind, sampler.settings.num)
     version = sampler.settings.versions[-1].corpus_version
 
@@ -63,8 +59,9 @@ def samples(database: Database, sampler: Sampler, cut: int) -> tuple[list[Table]
         _cards(database, f"Samples of {name}", some[:_EACH], slots, version, cut)
         for name, some in islice(sorted(by_recipe.items()), _RECIPES)
     ]
-    leaf = [_cards(database, "Samples", rows[:_LEAFED], slots, version, cut)] if rows else []
-    return each, leaf
+    if not rows:
+        return each, []
+    return each, [_cards(database, "Samples", rows[:_FOLLOWING], slots, version, cut)]
 
 
 def _cards(
@@ -75,21 +72,22 @@ def _cards(
     version: int,
     cut: int,
 ) -> Table:
-    wanted = [text for row in rows for text in _wanted(row, slots)]
-    numbered = [{"number": number} | text for number, text in enumerate(wanted)]
-    lengths = {"cut": cut, "around": _AROUND}
-    given: dict[str, int | str] = {"asked": json.dumps(numbered), "version": version, **lengths}
-    return asked(database, title, "report/drawn/texts", given, form="cards", most=len(wanted))
+    texts = [text for row in rows for text in _texts(row, slots)]
+    numbered = [{"number": number} | text for number, text in enumerate(texts)]
+    parameters: dict[str, int | str] = {"texts": json.dumps(numbered), "version": version}
+    parameters |= {"cut": cut, "around": _AROUND}
+    return selected(
+        database, title, "report/drawn/texts", parameters, form="cards", most=len(texts)
+    )
 
 
-def _wanted(row: dict[str, Any], slots: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield what identifies the text of each slot."""
+def _texts(row: dict[str, Any], slots: Sequence[str]) -> Iterator[dict[str, Any]]:
     for slot in slots:
         negative = slot.startswith("negative") or slot == "other"
-        of = "negative" if slot == "other" else slot
+        name = "negative" if slot == "other" else slot
         origin = {
-            f"negative_{what}": row.get(f"{of}_{what}") if negative else None
-            for what in ("by", "rank", "score")
+            f"negative_{fact}": row.get(f"{name}_{fact}") if negative else None
+            for fact in ("by", "rank", "score")
         }
         details = {detail: row[f"{slot}_{detail}"] for detail in _DETAILS}
         basics = {name: row[name] for name in _BASICS}
@@ -100,7 +98,7 @@ def _wanted(row: dict[str, Any], slots: Sequence[str]) -> Iterator[dict[str, Any
 
 
 def mixture(sampler: Sampler) -> list[Table]:
-    """Return what a run draws, over steps and by recipe, beside what it has served."""
+    """Return the samples of a run over steps and by recipe, and the served ones."""
     forecast = sampler.forecast()
     batch = sampler.settings.global_batch
     words = share_words(sampler.settings, sampler.planner.schedule.mixture)
@@ -114,45 +112,43 @@ def mixture(sampler: Sampler) -> list[Table]:
         note="; ".join([forecast.title, *words, *forecast.ends]),
         plot=stacked_shares(forecast, steps=-(-total // batch)),
     )
-    taken = [_taken(sampler)] if sampler.position else []
-    return [whole, _visits(forecast.table.to_pylist()), *taken, *_losses(sampler)]
+    served = [_served(sampler)] if sampler.position else []
+    return [whole, _visits(forecast.table.to_pylist()), *served, *_losses(sampler)]
 
 
 def _visits(rows: Sequence[dict[str, Any]]) -> Table:
-    """Return visits per anchor by source and recipe, over all steps."""
     found: dict[tuple[str, str], list[Any]] = {}
     for row in rows:
-        of_value = [row["value"]] if "value" in row else []
-        of = found.setdefault(
-            (" / ".join([row["source"], *of_value]), row["recipe"]),
+        value = [row["value"]] if "value" in row else []
+        counts = found.setdefault(
+            (" / ".join([row["source"], *value]), row["recipe"]),
             [row["anchors"], 0, 0, 0.0, row["negatives"]],
         )
         for place, name in ((1, "samples"), (2, "tokens"), (3, "visits")):
-            of[place] += row[name]
+            counts[place] += row[name]
     few = sorted(found.items(), key=lambda item: -item[1][3])[:_BARS]
     return table_of(
         VISITS,
         ("source", "recipe", "anchors", "samples", "tokens", "visits", "negatives"),
-        [[*names, *of] for names, of in sorted(found.items())],
+        [[*names, *counts] for names, counts in sorted(found.items())],
         _FORECAST,
         of="python",
         plot=bars(
             VISITS,
             [""],
-            {f"{recipe} of {source}": [of[3]] for (source, recipe), of in few},
+            {f"{recipe} of {source}": [counts[3]] for (source, recipe), counts in few},
             x="recipe",
             y="visits",
         ),
     )
 
 
-def _taken(sampler: Sampler) -> Table:
-    """Return what a run has served of each source so far, beside the forecast."""
+def _served(sampler: Sampler) -> Table:
     expected: dict[str, list[int]] = {}
     for row in sampler.forecast(sampler.step).table.to_pylist():
-        of = expected.setdefault(row.get("value", row["source"]), [0, 0])
-        of[0] += row["samples"]
-        of[1] += row["tokens"]
+        counts = expected.setdefault(row.get("value", row["source"]), [0, 0])
+        counts[0] += row["samples"]
+        counts[1] += row["tokens"]
     metrics = sampler.metrics()
     return table_of(
         f"Served up to step {sampler.step:,}",
@@ -173,12 +169,12 @@ def _taken(sampler: Sampler) -> Table:
 
 
 def _losses(sampler: Sampler) -> list[Table]:
-    """Return the losses that were reported to a run, the means of as many steps as a plot shows."""
+    """Return the reported losses of a run, as means for at most ``_POINTS`` points."""
     reported = sampler.losses()
     if not reported.num_rows:
         return []
-    apart = 1 + pc.max(reported["step"]).as_py() // _POINTS
-    reported = reported.append_column("nth", pc.divide(reported["step"], apart))
+    steps = 1 + pc.max(reported["step"]).as_py() // _POINTS
+    reported = reported.append_column("nth", pc.divide(reported["step"], steps))
     how = [("step", "min"), ("step", "max"), ("loss", "count"), ("loss", "mean")]
     means = reported.group_by(["source", "nth"], use_threads=False).aggregate(how)
     rows = means.sort_by([("source", "ascending"), ("nth", "ascending")]).drop_columns("nth")

@@ -1,5 +1,5 @@
 "use strict";
-// Search, sort and leaf through what the page has; without it everything stands there anyway.
+// Search, sort and turn pages. Without this script the page shows all rows.
 const data = JSON.parse(document.getElementById("data").textContent);
 
 const made = (tag, text, attributes = {}) => {
@@ -9,7 +9,7 @@ const made = (tag, text, attributes = {}) => {
   return element;
 };
 
-// Show the items that have some words, a page of them at a time.
+// Show the items with the search words, one page at a time.
 const leafing = (box, parent, items, each, sorts) => {
   let at = 0;
   let order = [...items];
@@ -17,7 +17,7 @@ const leafing = (box, parent, items, each, sorts) => {
   const search = made("input", "", { type: "search", placeholder: "Search", "aria-label": "Search" });
   const back = made("button", "Back", { type: "button" });
   const next = made("button", "Next", { type: "button" });
-  const told = made("span", "", { role: "status" });
+  const status = made("span", "", { role: "status" });
   const show = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = order.filter((item) => words.every((word) => texts.get(item).includes(word)));
@@ -26,13 +26,13 @@ const leafing = (box, parent, items, each, sorts) => {
     for (const item of items) item.hidden = !seen.has(item);
     back.disabled = at === 0;
     next.disabled = at + each >= found.length;
-    told.textContent = found.length ? `${at + 1} to ${at + seen.size} of ${found.length}` : "none";
+    status.textContent = found.length ? `${at + 1} to ${at + seen.size} of ${found.length}` : "none";
   };
   search.addEventListener("input", () => { at = 0; show(); });
   back.addEventListener("click", () => { at -= each; show(); });
   next.addEventListener("click", () => { at += each; show(); });
   const bar = made("div", "", { class: "leaf" });
-  bar.append(search, ...sorts, back, next, told);
+  bar.append(search, ...sorts, back, next, status);
   box.before(bar);
   show();
   addEventListener("beforeprint", () => { for (const item of items) item.hidden = false; });
@@ -88,17 +88,17 @@ for (const box of document.querySelectorAll(".table")) {
   const { made_by: text } = data.sections[box.dataset.section].tables[box.dataset.table];
   const code = box.querySelector(".made pre");
   const button = made("button", "Copy", { type: "button" });
-  const told = made("span", "", { role: "status" });
+  const status = made("span", "", { role: "status" });
   const bar = made("div", "", { class: "leaf" });
-  bar.append(button, told);
+  bar.append(button, status);
   code.before(bar);
   button.addEventListener("click", async () => {
     try {
       await navigator.clipboard.writeText(text);
-      told.textContent = "copied";
+      status.textContent = "copied";
     } catch {
       getSelection().selectAllChildren(code);
-      told.textContent = "selected";
+      status.textContent = "selected";
     }
   });
 }

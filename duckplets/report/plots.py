@@ -1,7 +1,7 @@
 """Draw bars, stacked shares and lines as SVG coloured by a style sheet, light or dark."""
 
-# Colours are those of Okabe and Ito for colour-blind readers. matplotlib would be 174 MB, a second
-# to import, and fixed colours; this needs only the page's templates.
+# Colours are by Okabe and Ito for colour-blind readers. matplotlib has 174 MB, takes a second to
+# import, and has fixed colours; this module needs only the page's templates.
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from duckplets.runs.forecast import Forecast
 
-WIDTH, HEIGHT = 480, 230  # width that a telephone can show
+WIDTH, HEIGHT = 480, 230  # the width fits a telephone
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 24, 28, 44
 _COLOURS = 8
 _CHARACTER = 8  # width of a character of a label
@@ -40,7 +40,7 @@ class Shape:
 class Plot:
     """A drawing of shapes, which a notebook shows."""
 
-    # Ticks ``along`` the bottom and ``up`` the left, and ``marks``, are a place with a label each.
+    # Ticks (``along`` the bottom, ``up`` the left) and ``marks`` are pairs of place and label.
 
     title: str
     x: str
@@ -54,9 +54,9 @@ class Plot:
 
     def svg(self) -> str:
         """Return the SVG element alone; classes of ``plot.css`` colour it."""
-        room = {"width": WIDTH, "height": HEIGHT, "left": _LEFT, "top": _TOP}
+        size = {"width": WIDTH, "height": HEIGHT, "left": _LEFT, "top": _TOP}
         edges = {"right": WIDTH - _RIGHT, "bottom": HEIGHT - _BOTTOM}
-        return rendered("plot.svg.jinja", plot=self, **room, **edges)
+        return rendered("plot.svg.jinja", plot=self, **size, **edges)
 
     def _repr_html_(self) -> str:
         return f"<style>{read('plot.css')}</style><div class='plot'>{self.svg()}</div>"
@@ -68,12 +68,13 @@ def bars(
     """Draw groups of bars side by side, one group per label."""
     height = _Scale(0, max((max(values, default=0) for values in series.values()), default=0))
     group = (WIDTH - _LEFT - _RIGHT) / max(len(labels), 1)
-    wide = 0.86 * group / max(len(series), 1)
+    wide, base = 0.86 * group / max(len(series), 1), HEIGHT - _BOTTOM
     shapes = [
         Shape(
             number % _COLOURS,
             f"{name}, {label}: {words(value)}",
-            _box(_LEFT + i * group + 0.07 * group + number * wide, wide, height.up(value)),
+            f"M{_LEFT + (i + 0.07) * group + number * wide:.1f} {base}V{height.up(value)}"
+            f"h{wide:.1f}V{base}Z",
         )
         for number, (name, values) in enumerate(series.items())
         for i, (label, value) in enumerate(zip(labels, values, strict=True))
@@ -81,9 +82,9 @@ def bars(
     ]
     longest = max((len(shown(label, 80)) for label in labels), default=0)
     every = min(max(1, ceil(_CHARACTER * longest / group)), len(labels))
-    room = int(every * group / _CHARACTER)
+    limit = int(every * group / _CHARACTER)
     along = [
-        (round(_LEFT + (i + 0.5) * group, 1), _short(labels[i], room))
+        (round(_LEFT + (i + 0.5) * group, 1), _short(labels[i], limit))
         for i in range(0, len(labels), max(every, 1))
     ]
     return Plot(
@@ -130,8 +131,8 @@ def intervals(
     for number, (label, (low, middle, top)) in enumerate(values.items()):
         at, up = round(_LEFT + (number + 0.5) * group, 1), high.up(middle)
         path = f"M{at} {high.up(low)}V{high.up(top)}M{at - 6:.1f} {up}h12"
-        told = f"{label}: {words(middle)}, {words(low)} to {words(top)}"
-        shapes.append(Shape(number % _COLOURS, told, path))
+        description = f"{label}: {words(middle)}, {words(low)} to {words(top)}"
+        shapes.append(Shape(number % _COLOURS, description, path))
         along.append((at, _short(label, int(group / _CHARACTER))))
     zero = f"M{_LEFT} {high.up(0)}H{WIDTH - _RIGHT}"
     return Plot(
@@ -149,28 +150,31 @@ def intervals(
 def stacked_shares(
     forecast: Forecast | pa.Table, *, steps: int | None = None, title: str = "Shares of the sources"
 ) -> Plot:
-    """Draw the share of each source in the samples, step by step, with marked phases."""
+    """Draw the share of each source in the samples over the steps, with marked phases."""
     table: pa.Table = getattr(forecast, "table", forecast)
     rows: list[dict[str, Any]] = table.to_pylist()
     shares: dict[int, dict[str, float]] = {}
     samples: dict[int, int] = {}
     phases: dict[int, int] = {}
     for row in rows:
-        of = shares.setdefault(row["start_step"], {})
+        own = shares.setdefault(row["start_step"], {})
         name = row.get("value", row["source"])
-        of[name] = of.get(name, 0.0) + row["share"]
+        own[name] = own.get(name, 0.0) + row["share"]
         samples[row["start_step"]] = samples.get(row["start_step"], 0) + row["samples"]
         phases.setdefault(row["start_step"], row["phase"])
     starts = sorted(shares)
     ends = [*starts[1:], _end(starts, samples, steps)] if starts else []
-    total = {n: sum(of.get(n, 0) for of in shares.values()) for of in shares.values() for n in of}
+    total: dict[str, float] = {}
+    for own in shares.values():
+        for name, share in own.items():
+            total[name] = total.get(name, 0) + share
     names = sorted(total, key=lambda name: (-total[name], name))
     few = names if len(names) <= _COLOURS else names[: _COLOURS - 1]
     stacks = [[shares[at].get(name, 0.0) for at in starts] for name in few]
     if len(few) < len(names):
         few = [*few, _OTHERS]
         rest = [sum(shares[at].values()) for at in starts]
-        stacks.append([all_ - sum(of) for all_, *of in zip(rest, *stacks, strict=True)])
+        stacks.append([all_ - sum(parts) for all_, *parts in zip(rest, *stacks, strict=True)])
     wide, high = _Scale(starts[0] if starts else 0, ends[-1] if ends else 1), _Scale(0, 1)
     below = [0.0] * len(starts)
     shapes = []
@@ -207,7 +211,6 @@ def _end(starts: Sequence[int], samples: Mapping[int, int], steps: int | None) -
 def _stairs(
     starts: Sequence[int], ends: Sequence[int], values: Sequence[float]
 ) -> list[tuple[int, float]]:
-    """Return the corners of a step function."""
     return [(x, y) for a, b, y in zip(starts, ends, values, strict=True) for x in (a, b)]
 
 
@@ -239,14 +242,10 @@ class _Scale:
         return (value - self._low) / (self._high - self._low)
 
 
-def _box(left: float, wide: float, top: float) -> str:
-    return f"M{left:.1f} {HEIGHT - _BOTTOM}V{top}h{wide:.1f}V{HEIGHT - _BOTTOM}Z"
-
-
-def _short(label: str, room: int) -> str:
+def _short(label: str, limit: int) -> str:
     """Return a label cut to fit; the shape's title has all of it."""
     text = shown(label, 80)
-    return text if len(text) <= room else f"{text[: max(room - 1, 1)]}…"
+    return text if len(text) <= limit else f"{text[: max(limit - 1, 1)]}…"
 
 
 def _named(series: Mapping[str, object] | Sequence[str]) -> list[str]:

@@ -36,7 +36,7 @@ def script_json(value: Any) -> str:
 
 
 def words(value: Any) -> str:
-    """Return a value as people read it: escaped, cut, digits grouped."""
+    """Return a value for people: escaped, cut, with grouped digits."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -51,7 +51,7 @@ def words(value: Any) -> str:
 
 
 def parted(text: str) -> tuple[str, str]:
-    """Split a text into the lines shown and the rest."""
+    """Split a text into its first lines and the rest."""
     head = "\n".join(text.split("\n")[:_LINES])[:_HEAD]
     if len(text) - len(head) <= _HEAD // 4 and text.count("\n") <= _LINES:
         return text, ""

@@ -1,9 +1,9 @@
-"""Tables of the report, each with the SQL that made it, as the duckdb CLI runs it."""
+"""Make the tables of the report, each with its SQL for the duckdb CLI."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
@@ -28,9 +28,9 @@ MOST = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Rows of plain values, and their statement or call in Python."""
+    """Rows of plain values, and the statement or Python call that made them."""
 
-    # The form is ``cards`` for samples, ``sizes`` for figures, ``commands`` for sentences with
+    # The form is ``cards`` for samples, ``sizes`` for numbers, ``commands`` for sentences with
     # commands.
 
     title: str
@@ -48,22 +48,27 @@ class Table:
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the drawing as JSON values."""
+        """Return everything except the drawing as JSON values."""
         names = ("title", "columns", "rows", "total", "made_by", "of", "note")
         return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
-    """A section of the page; ``notes`` say what is missing, and why."""
+    """A section of the page; ``notes`` explain missing tables."""
 
     name: str
     title: str
     notes: list[str] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the section as plain JSON values."""
+        head = {"name": self.name, "title": self.title, "notes": self.notes}
+        return head | {"tables": [table.to_dict() for table in self.tables]}
 
-def asked(
+
+def selected(
     database: Database,
     title: str,
     statement: str,
@@ -90,7 +95,7 @@ def table_of(
     most: int = MOST,
     **how: Any,
 ) -> Table:
-    """Return a table of any values, made plain."""
+    """Return a table of any values, converted to plain ones."""
     return Table(
         title=title,
         columns=list(columns),
@@ -112,17 +117,17 @@ def plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, date) else value  # a datetime is a date
 
 
-# -- what is stored -------------------------------------------------------------------------------
+# -- the corpus -----------------------------------------------------------------------------------
 
 _PERSONAL = ("email", "phone", "ssn", "ipv4", "card")
-_POOLS = 24  # pools whose statements are shown
+_POOLS = 24  # pools with their statement on the page
 _DRAWN = 8  # sources or minings with their own drawing
 _READ = 1_000_000  # rows sampled for metrics or scores
 
 
 def corpus(database: Database, found: Status) -> Section:
-    """Report sources, splits, roles, lengths, and rows that were left out."""
-    lengths = asked(database, "Section lengths in tokens", "report/stored/lengths")
+    """Report sources, splits, roles, lengths, and skipped rows."""
+    lengths = selected(database, "Section lengths in tokens", "report/stored/lengths")
     columns = ("name", "kind", "trust", "weight", "records", "sections", "chunks", "tokens")
     counts = query("corpus/status/sources").strip()
     sources = query("report/sources").replace("found_list", f"(\n{counts}\n)")
@@ -134,27 +139,27 @@ def corpus(database: Database, found: Status) -> Section:
             found["records"],
             query("corpus/status/splits"),
         ),
-        asked(database, "Sections by split and role", "report/stored/roles"),
+        selected(database, "Sections by split and role", "report/stored/roles"),
         *(
-            [asked(database, "Collections", "corpus/status/collections")]
+            [selected(database, "Collections", "corpus/status/collections")]
             if found["collections"]
             else []
         ),
-        *_by(lengths, "source", _length_bars),
+        *_by_source(lengths),
     ]
     if found["splits"]:
-        shared = [{"split": split, **of} for split, of in found["shared_anchors"].items()]
+        shared = [{"split": name, **counts} for name, counts in found["shared_anchors"].items()]
         tables.append(
             _of_status(
                 "Anchors shared across splits",
                 ("split", "anchors", "shared"),
                 shared,
                 query("ingest/splits/shared_anchors"),
-                note="Anchors of validation and test, and how many are anchors of train as well.",
+                note="Anchors of validation and test, and the number also in train.",
             )
         )
-    tables.append(asked(database, "Rows left out, by reason", "report/stored/left_out"))
-    tables.append(asked(database, "Quarantined rows", "report/stored/quarantined"))
+    tables.append(selected(database, "Rows left out, by reason", "report/stored/left_out"))
+    tables.append(selected(database, "Quarantined rows", "report/stored/quarantined"))
     return Section(name="corpus", title="Corpus", tables=tables)
 
 
@@ -165,17 +170,12 @@ def _of_status(
     made_by: str,
     **how: Any,
 ) -> Table:
-    """Return rows that the status has counted already, with the statement that counts them."""
+    """Return rows of the status, with the statement that counts them."""
     cells = [[row[name] for name in columns] for row in rows]
     return table_of(title, columns, cells, made_by, **how)
 
 
-def _length_bars(name: str, rows: list[dict[str, Any]]) -> Plot:
-    return _powers(f"Section lengths of {name}", rows, x="tokens", y="sections")
-
-
 def _powers(title: str, rows: list[dict[str, Any]], *, x: str, y: str) -> Plot:
-    """Draw counts between powers of two, including empty intervals."""
     found = {row["at_least"]: row[y] for row in rows if row["at_least"] is not None}
     ends = range(min(found).bit_length() - 1, max(found).bit_length()) if found else range(0)
     values = {_between(1 << power): found.get(1 << power, 0) for power in ends}
@@ -188,11 +188,11 @@ def _between(low: int) -> str:
     return f"{low:,}" if low == 1 else f"{low:,}–{2 * low - 1:,}"
 
 
-def _by(table: Table, column: str, drawn: Callable[[str, list[dict[str, Any]]], Plot]) -> list[Any]:
-    """Split a table by a column, drawing the first values."""
+def _by_source(table: Table) -> list[Table]:
+    """Split a table of lengths by source, with a plot each; one table for many sources."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for row in table.records():
-        groups.setdefault(row[column], []).append(row)
+        groups.setdefault(row["source"], []).append(row)
     if len(groups) > _DRAWN:
         return [table]
     only = query("report/only").replace("found_list", f"(\n{table.made_by}\n)")
@@ -203,7 +203,7 @@ def _by(table: Table, column: str, drawn: Callable[[str, list[dict[str, Any]]], 
             rows=[list(row.values()) for row in rows],
             total=len(rows),
             made_by=bound(only, {"value": name}),
-            plot=drawn(name, rows),
+            plot=_powers(f"Section lengths of {name}", rows, x="tokens", y="sections"),
         )
         for name, rows in groups.items()
     ] or [table]
@@ -213,7 +213,7 @@ def _by(table: Table, column: str, drawn: Callable[[str, list[dict[str, Any]]], 
 
 
 def pools(database: Database, found: Status) -> list[Table]:
-    """Report drawn and left-out anchors of each recipe, by reason; none if they are not counted."""
+    """Report drawn and excluded anchors of each recipe, by reason; no table without counts."""
     if not found["pools"]:
         return []
     by_recipe: dict[str, list[tuple[Any, dict[str, Any]]]] = {}
@@ -230,9 +230,9 @@ def pools(database: Database, found: Status) -> list[Table]:
         ]
         statements = [_counts(pool) for pool, _ in shown]
         more = len(several) - len(shown)
-        note = "Without a reason: anchors that samples are drawn for."
+        note = "Anchors without a reason are drawn."
         if more:
-            note += f" {counted(more, 'pool')} more: duckplets status has all."
+            note += f" duckplets status shows {counted(more, 'further pool')}."
         columns = ("source", "split", "left_out", "anchors")
         made_by = "\nUNION ALL\n".join(statements)
         tables.append(table_of(f"Anchors of {name}", columns, counts, made_by, note=note))
@@ -240,7 +240,6 @@ def pools(database: Database, found: Status) -> list[Table]:
 
 
 def _counts(pool: Any) -> str:
-    """Return the statement that counts the anchors of a pool by reason."""
     counts = bound(pool.sql("counts"), pool.parameters).strip()
     where = {name: pool.parameters[name] for name in ("source", "split")}
     text = bound(query("report/pool").replace("found_list", f"(\n{counts}\n)"), where)
@@ -252,36 +251,35 @@ def _counts(pool: Any) -> str:
 
 def mined(database: Database, found: Status) -> Section:
     """Report the hardness of mined negatives: scores, ranks, guards, short anchors."""
-    minings = asked(database, "Minings", "report/mined/minings")
+    minings = selected(database, "Minings", "report/mined/minings")
     stale = [row for row in found["mining"] if row["stale"]]
     notes = [f"{r['recipe']}, {r['source']}, {r['split']}: {r['stale']}" for r in stale]
     section = Section(name="mined", title="Mined negatives", notes=notes)
     if not minings.rows:
-        section.notes.append("Nothing has been mined: duckplets mine finds hard negatives.")
+        section.notes.append("No negatives are mined: duckplets mine finds hard negatives.")
         return section
     section.tables.append(minings)
-    section.tables.append(asked(database, "Anchors by outcome", "report/mined/outcomes"))
-    section.tables.append(asked(database, "Candidates by guard", "report/mined/guards"))
+    section.tables.append(selected(database, "Anchors by outcome", "report/mined/outcomes"))
+    section.tables.append(selected(database, "Candidates by guard", "report/mined/guards"))
     for row in minings.records()[:_DRAWN]:
         section.tables.extend(_mining(database, row))
     if minings.total > _DRAWN:
-        section.notes.append(f"Scores are drawn of the first {_DRAWN} of {minings.total} minings.")
+        section.notes.append(f"Plots show the scores of {_DRAWN} of {minings.total} minings.")
     return section
 
 
 def _mining(database: Database, row: dict[str, Any]) -> list[Table]:
     name = f"{row['recipe']}, {row['source']}, {row['split']}, {row['scorer']}"
     every = 1 + row["candidates"] // _READ
-    given = {"mining": row["mining"], "every": every}
-    scores = asked(database, f"Scores of mined negatives: {name}", "report/mined/scores", given)
-    ranks = asked(
-        database, f"Rank of the positive: {name}", "report/mined/ranks", {"mining": row["mining"]}
-    )
+    key = {"mining": row["mining"]}
+    title = f"Scores of mined negatives: {name}"
+    scores = selected(database, title, "report/mined/scores", key | {"every": every})
+    ranks = selected(database, f"Rank of the positive: {name}", "report/mined/ranks", key)
     records = scores.records()
-    values = {what: [each[what] for each in records] for what in ("positives", "negatives")}
+    values = {side: [each[side] for each in records] for side in ("positives", "negatives")}
     labels = [f"{each['at_least']:.3g}" for each in records]
     drawn = bars(scores.title, labels, values, x="score", y="pairs")
-    note = f"Of one anchor in {every}." if every > 1 else ""
+    note = f"One anchor in {every} is counted." if every > 1 else ""
     return [
         replace(scores, plot=drawn, note=note),
         replace(ranks, plot=_powers(ranks.title, ranks.records(), x="rank", y="anchors")),
@@ -294,28 +292,28 @@ def _mining(database: Database, row: dict[str, Any]) -> list[Table]:
 def gates(database: Database, cut: int) -> Section:
     """Report the outcomes of rows in gates, with examples and metrics."""
     section = Section(name="gates", title="Quality gates")
-    outcomes = asked(database, "Rows by outcome, gate and rule", "report/gates/outcomes")
+    outcomes = selected(database, "Rows by outcome, gate and rule", "report/gates/outcomes")
     if not outcomes.rows:
-        section.notes.append("No row was read through gates.")
+        section.notes.append("No row passed through gates.")
         return section
     every = 1 + sum(row["rows"] for row in outcomes.records()) // _READ
-    examples = asked(database, "Examples", "report/gates/examples", {"each": 3, "cut": cut})
+    examples = selected(database, "Examples", "report/gates/examples", {"each": 3, "cut": cut})
     texts = pa.array([row[-1] or "" for row in examples.rows], pa.string())
     clean = redacted(texts, _PERSONAL).to_pylist()
     for row, text in zip(examples.rows, clean, strict=True):
         row[-1] = None if row[-1] is None else text
     note = (
-        "Personal data is replaced by its kind, as in [EMAIL]; the statement has it as it came. Of "
-        "rows without a text none was kept."
+        "Personal data is replaced by its kind, as in [EMAIL]; the statement shows the original. A "
+        "row without a text has no stored text."
     )
-    given = {"every": every, "names": [*ON_PAGE]}
-    metrics = asked(database, "Metrics", "report/gates/metrics", given)
+    sample = {"every": every, "names": [*ON_PAGE]}
+    metrics = selected(database, "Metrics", "report/gates/metrics", sample)
     meanings = "; ".join(f"{name} {meaning}" for name, meaning in ON_PAGE.items())
     tables = [
         outcomes,
         replace(examples, note=note),
-        asked(database, "Languages", "report/gates/languages"),
-        replace(metrics, note=f"Of one row in {every}: {meanings}."),
+        selected(database, "Languages", "report/gates/languages"),
+        replace(metrics, note=f"From one row in {every}: {meanings}."),
     ]
     section.tables.extend(tables)
     return section

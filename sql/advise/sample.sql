@@ -1,5 +1,5 @@
 -- name: choose
--- Note the sources that a sample is of, and the records of train, families whole, that it has.
+-- Make a table of the records of a sample: whole families of train, from some sources.
 -- Parameters: $sources (names), $most (records), $seed.
 CREATE OR REPLACE TEMP TABLE kept_records AS
 SELECT record_key, source_id
@@ -16,7 +16,7 @@ FROM (
 WHERE together <= $most
 
 -- name: documents
--- Add the documents of collections: those that labels of the sample name, then others.
+-- Add the documents of collections: first the documents in labels of the sample, then others.
 -- Parameters: $sources (names), $most (documents), $seed.
 INSERT INTO kept_records
 SELECT record_key, source_id
@@ -42,7 +42,7 @@ ORDER BY is_judged DESC, place
 LIMIT $most
 
 -- name: sources
--- Note the sources of what is kept, and those that they name.
+-- Make a table of the sources of the sample's records, and of their documents.
 CREATE OR REPLACE TEMP TABLE kept_sources AS
 SELECT source_id
 FROM sources
@@ -57,7 +57,7 @@ WHERE
     )
 
 -- name: chunks
--- The first window of each section that is kept.
+-- Return the first window of each section of the sample.
 -- Rows: by section.
 SELECT chunks.*
 FROM chunks
@@ -67,7 +67,7 @@ QUALIFY row_number() OVER (PARTITION BY section_key ORDER BY chunk_key) = 1
 ORDER BY section_key
 
 -- name: sections
--- The sections that are kept, as far as their first window, wherever their texts are.
+-- Return the sections of the sample, cut after their first window, with their texts.
 -- Rows: by section.
 SELECT
     sections.section_key, sections.record_key, sections.position, sections.role, sections.heading,
@@ -84,8 +84,8 @@ JOIN (
 ORDER BY sections.section_key
 
 -- name: labels
--- The labels between what is kept.
--- Rows: as they were stored.
+-- Return the labels between records of the sample.
+-- Rows: in stored order.
 WITH sides AS (
     SELECT id_hash AS side
     FROM records
@@ -101,7 +101,7 @@ FROM labels
 WHERE anchor IN (SELECT side FROM sides) AND document IN (SELECT side FROM sides)
 
 -- name: texts
--- The chunks of a sample with their texts.
+-- Return the chunks of a sample with their texts.
 -- Rows: by chunk_key.
 SELECT chunks.chunk_key, substring(sections.text, chunks.start + 1, chunks.length) AS text
 FROM chunks

@@ -1,5 +1,5 @@
 -- name: licences
--- What the column `license` of records holds, where it was kept as meta.
+-- Count the values of the column `license` that records have in meta.
 -- Parameters: $sources (their names), $version.
 -- Rows: by source, the most frequent licence first.
 SELECT sources.name AS source, records.meta['license'] AS licence, count(*) AS records
@@ -12,10 +12,10 @@ GROUP BY ALL
 ORDER BY source, records DESC, licence
 
 -- name: personal_data
--- What gates did about personal data and found of it, in rows that are records at a version or were
--- rejected for it. What was found was counted before it was taken out.
+-- Count the personal data that gates found, in records of a version and in rejected rows. The
+-- counts are from before the removal of the data.
 -- Parameters: $sources (their names), $version.
--- Rows: by source and what the gate does (reject, redact, or NULL for none).
+-- Rows: by source and action of the gate (reject, redact, or NULL for none).
 SELECT
     sources.name AS source,
     acquisitions.quality ->> '$.pii' AS gate,

@@ -1,7 +1,7 @@
 -- name: sources
--- Sources of a version, and the source of documents of those that are collections.
+-- Return the sources of a version, with the source of documents of each collection.
 -- Parameters: $version.
--- Rows: by name; documents is NULL for a source that names none, those of others are left out.
+-- Rows: by name; documents is NULL for a source without one. Sources of documents are excluded.
 SELECT sources.name AS source, documents.name AS documents
 FROM sources
 LEFT JOIN sources AS documents ON documents.source_id = sources.documents_id
@@ -14,7 +14,7 @@ WHERE
 ORDER BY sources.name
 
 -- name: keys
--- The records of sources in a split, or in all.
+-- Return the records of sources in a split, or in all.
 -- Parameters: $sources (names), $split (NULL for all).
 -- Rows: by source and record_key.
 SELECT record_key
@@ -23,7 +23,7 @@ WHERE list_contains($sources, source) AND ($split IS NULL OR in_split(split, $sp
 ORDER BY source, record_key
 
 -- name: texts
--- Records (Arrow wanted: record_key) with their texts: of a query its first anchor.
+-- Return records (Arrow wanted: record_key) with their texts; a query's text is its first anchor.
 -- Rows: by source and record_key.
 SELECT
     live_records.record_id, live_records.source, live_records.meta,
@@ -38,11 +38,11 @@ GROUP BY live_records.source, live_records.record_key, live_records.record_id, l
 ORDER BY live_records.source, live_records.record_key
 
 -- name: labels
--- The labels that hold between queries of sources and their documents, those that are not there
--- included.
+-- Return the current labels between queries of sources and their documents, also for documents
+-- that are not in the corpus.
 -- Parameters: $sources (names), $split (NULL for all), $version (the newest).
 -- Rows: by query and document.
-WITH asked AS (
+WITH queries AS (
     SELECT
         live_records.record_key, live_records.record_id, live_records.id_hash, live_records.split,
         sources.documents_id
@@ -53,28 +53,28 @@ WITH asked AS (
         AND ($split IS NULL OR in_split(live_records.split, $split))
 ),
 found AS (
-    SELECT asked.record_key, documents.record_id AS document, max(pairs.label) AS label
+    SELECT queries.record_key, documents.record_id AS document, max(pairs.label) AS label
     FROM labelled_pairs($version) AS pairs
     JOIN stored_sections AS anchors ON anchors.section_key = pairs.anchor_section_key
-    JOIN asked ON asked.record_key = anchors.record_key
+    JOIN queries ON queries.record_key = anchors.record_key
     JOIN stored_sections AS others ON others.section_key = pairs.negative_section_key
     JOIN live_records AS documents
-        ON documents.record_key = others.record_key AND documents.source_id = asked.documents_id
+        ON documents.record_key = others.record_key AND documents.source_id = queries.documents_id
     WHERE anchors.role = 'anchor' AND pairs.label IS NOT NULL
-    GROUP BY asked.record_key, documents.record_id
+    GROUP BY queries.record_key, documents.record_id
     UNION ALL
-    SELECT asked.record_key, label_ids.id, newest_label(labels.label, labels.added_version)
+    SELECT queries.record_key, label_ids.id, newest_label(labels.label, labels.added_version)
     FROM labels
-    JOIN asked ON asked.id_hash = labels.anchor
+    JOIN queries ON queries.id_hash = labels.anchor
     JOIN label_ids ON label_ids.hash = labels.document
     WHERE labels.document NOT IN (SELECT id_hash FROM live_records)
-    GROUP BY asked.record_key, label_ids.id
+    GROUP BY queries.record_key, label_ids.id
 )
 SELECT
-    asked.split, asked.record_id AS query, found.document,
+    queries.split, queries.record_id AS query, found.document,
     starts_with(found.document, documents.name || '/') AS is_own, found.label
 FROM found
-JOIN asked ON asked.record_key = found.record_key
-JOIN sources AS documents ON documents.source_id = asked.documents_id
+JOIN queries ON queries.record_key = found.record_key
+JOIN sources AS documents ON documents.source_id = queries.documents_id
 WHERE found.label IS NOT NULL
 ORDER BY found.record_key, found.document

@@ -1,4 +1,4 @@
--- The records that have a group, with it.
+-- Return the records that have a group, with their group.
 -- Rows: one a record, in any order.
 SELECT record_id, group_key
 FROM live_records

@@ -1,6 +1,6 @@
--- Which documents are relevant to which queries, as a table: the positives of their anchors, or
--- NULL for an anchor without one. Anchors are those of pools (their windows are listed in
--- pool_anchors; Arrow: chunk_key); those of one text and source are one query: the first of them.
+-- Make a table of the relevant documents of queries: the positives of their anchors, or NULL for an
+-- anchor without a positive. pool_anchors lists the windows of anchors (Arrow: chunk_key). The first
+-- anchor with a text in a source is the query of all its anchors with this text.
 -- Parameters: $own (the positive is the anchor itself), $same (it may have the anchor's text).
 CREATE TEMP TABLE exported_judgements AS
 WITH found AS (

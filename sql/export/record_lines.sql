@@ -1,7 +1,7 @@
 -- name: blocks
--- Ranges of keys in which texts have some megabytes together, or which have one record. Those of an
--- unfinished ingest are taken as if it were published.
--- Parameters: $unpublished, $bytes and $records, the most of a block.
+-- Return ranges of keys with some megabytes of text, or with one record. Records of an unfinished
+-- ingest count as published.
+-- Parameters: $unpublished, $bytes and $records, the limits of a block.
 -- Rows: by key.
 WITH sizes AS (
     SELECT record_key, sum(strlen(text)) AS bytes
@@ -26,9 +26,9 @@ GROUP BY megabytes, thousands
 ORDER BY low
 
 -- name: lines
--- Records as JSON, each with the line break after it. Shares are made as where it is decided. What
--- some readers take for the end of a line (U+0085, U+2028, U+2029) is escaped, where there is any:
--- to look for it takes a seventh of the time of replacing it.
+-- Return records as JSON, each with a line break. Densities have the same formulas as in the gates.
+-- U+0085, U+2028 and U+2029 are escaped, because some readers treat them as line ends. Searching
+-- for them first takes a seventh of the time of replacing them.
 -- Parameters: $unpublished, $low, $high (keys, both included).
 -- Rows: by record_key.
 WITH texts AS (

@@ -1,16 +1,16 @@
 -- name: clear
--- Forget what was said about the index of a source.
+-- Delete the index controls of a source.
 -- Parameters: $source_id.
 DELETE FROM index_controls WHERE source_id = $source_id
 
 -- name: set
--- Say how an index lists the records of a source.
+-- Store the index controls of a source.
 -- Parameters: $source_id, $size (NULL for all), $size_mode, $weight, $seed.
 INSERT INTO index_controls (source_id, size, size_mode, weight, seed)
 VALUES ($source_id, $size, $size_mode, $weight, $seed)
 
 -- name: sources
--- Sources of a version with the number of their records, and what was said about their index.
+-- Return the sources of a version with the number of their records and their index controls.
 -- Parameters: $version, $split (NULL for all).
 -- Rows: by name.
 SELECT

@@ -1,9 +1,8 @@
 -- name: keys
--- The records of a version that can be read by number: the k-th of them, or of a source, is record
--- k.
+-- Return the records of a version in the order of their numbers.
 -- Parameters: $version, $sources (names, NULL for all), $split (NULL for all), $by_source.
--- Rows: by record_key, the order of arrival, so what is added later comes last; before that by
--- source_id if $by_source.
+-- Rows: by record_key, the order of arrival, so later records come last; first by source_id if
+-- $by_source.
 SELECT records.record_key
 FROM records
 JOIN sources ON sources.source_id = records.source_id
@@ -15,8 +14,8 @@ WHERE
 ORDER BY CASE WHEN $by_source THEN records.source_id END, records.record_key
 
 -- name: labels
--- What requested records are called and where they belong (Arrow requests: request, record_key).
--- Rows: in any order; request says which is which.
+-- Return id, source, split and date of requested records (Arrow requests: request, record_key).
+-- Rows: in any order; request identifies the record.
 SELECT
     requests.request,
     records.record_id,
@@ -29,8 +28,8 @@ JOIN sources ON sources.source_id = records.source_id
 LEFT JOIN splits ON splits.record_key = requests.record_key
 
 -- name: details
--- What else is stored with requested records (Arrow requests: request, record_key).
--- Rows: in any order; request says which is which.
+-- Return the other columns of requested records (Arrow requests: request, record_key).
+-- Rows: in any order; request identifies the record.
 SELECT
     requests.request,
     records.meta,
@@ -44,10 +43,10 @@ FROM requests
 JOIN records ON records.record_key = requests.record_key
 
 -- name: texts
--- The sections of requested records (Arrow requests: request, record_key). Putting a record's
--- texts together here, by an ordered string_agg, took nine times as long as fetching them.
+-- Return the sections of requested records (Arrow requests: request, record_key). Joining a record's
+-- texts here, by an ordered string_agg, took nine times as long as fetching them.
 -- Parameters: $role (NULL for all), $roles (names).
--- Rows: in any order; a record's sections belong in that of section_key. The role is its number.
+-- Rows: in any order; the reader sorts sections by section_key. role is a number in $roles.
 SELECT
     requests.request,
     sections.section_key,

@@ -1,10 +1,10 @@
 -- name: texts
--- The texts of samples: each window with what stands before and after it in its section.
--- Parameters: $asked (JSON: the texts in order), $version (of the corpus), $cut (characters of a
--- window), $around (characters beside it).
--- Rows: as asked.
-WITH asked AS (
-    SELECT unnest(from_json($asked, '[{
+-- Return the texts of samples: each window with the text before and after it in its section.
+-- Parameters: $texts (JSON: the texts in order), $version (of the corpus), $cut (characters of a
+-- window), $around (characters before and after it).
+-- Rows: in the order of $texts.
+WITH requests AS (
+    SELECT unnest(from_json($texts, '[{
         "number": "BIGINT", "position": "BIGINT", "recipe": "VARCHAR", "source": "VARCHAR",
         "swapped": "BOOLEAN", "slot": "VARCHAR", "record_id": "VARCHAR", "section": "BIGINT",
         "kind": "VARCHAR", "window": "BIGINT", "start": "BIGINT", "length": "BIGINT",
@@ -12,30 +12,30 @@ WITH asked AS (
     }]'), recursive := true)
 ),
 
--- As they were at that version: what was replaced has the id of what took its place.
+-- The records at this version: a replaced record and its replacement have the same id.
 pinned AS (
     SELECT record_id, max(record_key) AS record_key
     FROM records
-    WHERE added_version <= $version AND record_id IN (SELECT record_id FROM asked)
+    WHERE added_version <= $version AND record_id IN (SELECT record_id FROM requests)
     GROUP BY record_id
 ),
 
--- Without their texts, which may be long, and come once more below.
+-- Texts may be long, and join only at the end.
 chosen AS (
     SELECT
-        asked.*, sections.section_key, sections.role, sections.heading,
+        requests.*, sections.section_key, sections.role, sections.heading,
         (
             SELECT max(candidates.positive_score)
             FROM candidates
             WHERE
                 candidates.anchor_section_key = sections.section_key
-                AND candidates.recipe = asked.recipe
+                AND candidates.recipe = requests.recipe
                 AND candidates.rank = 1
         ) AS positive_score
-    FROM asked
-    JOIN pinned ON pinned.record_id = asked.record_id
+    FROM requests
+    JOIN pinned ON pinned.record_id = requests.record_id
     JOIN sections
-        ON sections.record_key = pinned.record_key AND sections.position = asked.section
+        ON sections.record_key = pinned.record_key AND sections.position = requests.section
 )
 
 SELECT

@@ -1,5 +1,5 @@
 -- name: outcomes
--- How the rows of each source that is there ended, by gate and rule.
+-- Count the rows of each current source by outcome, gate and rule.
 -- Rows: by source, outcome, gate and rule.
 SELECT
     judgements.source, judgements.outcome, judgements.gate, judgements.rule, count(*) AS "rows"
@@ -9,8 +9,7 @@ GROUP BY judgements.source, judgements.outcome, judgements.gate, judgements.rule
 ORDER BY ALL
 
 -- name: examples
--- The first rows that each rule of a gate rejected, with the beginning of their texts where these
--- were kept.
+-- Return the first rows that each rule of a gate rejected, with the start of their stored texts.
 -- Parameters: $each (rows of a rule), $cut (characters of a text).
 -- Rows: by source, gate, rule and row.
 SELECT
@@ -41,7 +40,7 @@ FROM (
 ORDER BY source, gate, rule, "row"
 
 -- name: languages
--- The languages of the records of every source, where they were measured.
+-- Count the measured languages of the records of every source.
 -- Rows: by source, the most frequent language first.
 SELECT
     judgements.source, judgements.metrics.language AS language, count(*) AS records,
@@ -53,8 +52,8 @@ GROUP BY judgements.source, judgements.metrics.language
 ORDER BY judgements.source, count(*) DESC, language
 
 -- name: metrics
--- Quantiles of what was measured of the records of every source: of each one, or of every so many.
--- Parameters: $every (of one record in so many), $names (of the metrics).
+-- Return quantiles of the metrics of every source, from one record in $every.
+-- Parameters: $every, $names (of the metrics).
 -- Rows: by source and metric.
 SELECT
     source, metric, count(*) AS records,

@@ -1,5 +1,5 @@
 -- name: minings
--- The newest minings of each scorer.
+-- Return the newest minings of each scorer.
 -- Rows: by recipe, source, split and scorer.
 SELECT
     minings.generation AS mining, minings.recipe, minings.source, minings.split, minings.scorer,
@@ -15,8 +15,8 @@ LEFT JOIN (
 ORDER BY minings.recipe, minings.source, minings.split, minings.scorer
 
 -- name: outcomes
--- How many candidates the policies of recipes leave to anchors: none, some, or 16.
--- Rows: by recipe, source, split and what is left.
+-- Count anchors by the candidates that the policies of recipes retain: none, some, or 16.
+-- Rows: by recipe, source, split and outcome.
 SELECT recipe, source, split, outcome, sum(anchors)::BIGINT AS anchors
 FROM (
     SELECT recipe, source, split, if(negatives < 16, 'some', 'full') AS outcome, 1 AS anchors
@@ -42,9 +42,9 @@ HAVING sum(anchors) > 0
 ORDER BY recipe, source, split, outcome
 
 -- name: guards
--- What became of the documents that share a term with an anchor: excluded by a guard, beyond the
--- depth, or candidates.
--- Rows: by recipe, source, split, scorer and what became of them.
+-- Count the documents that share a term with an anchor by outcome: excluded by a guard, beyond the
+-- depth, or a candidate.
+-- Rows: by recipe, source, split, scorer and outcome.
 SELECT
     minings.recipe, minings.source, minings.split, minings.scorer, entry.key AS became,
     entry.value AS documents
@@ -53,8 +53,8 @@ WHERE entry.value > 0
 ORDER BY minings.recipe, minings.source, minings.split, minings.scorer, became
 
 -- name: scores
--- How many positives and candidates of a mining have a score in each twentieth of all scores.
--- Parameters: $mining, $every (of one anchor in so many).
+-- Count the positives and candidates of a mining in each twentieth of the range of scores.
+-- Parameters: $mining, $every (one anchor in $every is counted).
 -- Rows: the lowest scores first.
 WITH sampled AS (
     SELECT rank, score, positive_score
@@ -92,10 +92,10 @@ GROUP BY bins.bin, ends.low, ends.wide
 ORDER BY bins.bin
 
 -- name: ranks
--- At which rank among the candidates the positive of an anchor is, between powers of two; of those
--- without a rank it shares no term.
+-- Count anchors by the rank of their positive among the candidates, between powers of two. A
+-- positive without a rank shares no term with its anchor.
 -- Parameters: $mining.
--- Rows: the first rank first, those without one last.
+-- Rows: the first rank first, anchors without a rank last.
 SELECT
     1::BIGINT << power AS at_least,
     (2::BIGINT << power) - 1 AS at_most,

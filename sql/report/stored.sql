@@ -1,5 +1,5 @@
 -- name: roles
--- The sections of every source by split and role, with their tokens.
+-- Count the sections and tokens of every source by split and role.
 -- Rows: by source, splits in their usual order, role.
 SELECT sources.name AS source, counted.split, counted.role, counted.sections, counted.tokens
 FROM (
@@ -17,7 +17,7 @@ ORDER BY
     sources.name, list_position(['train', 'validation', 'test'], counted.split), counted.role
 
 -- name: lengths
--- How long the sections of every source are: how many have so many tokens, between powers of two.
+-- Count the sections of every source by their tokens, between powers of two.
 -- Rows: by source, the shortest first.
 SELECT
     source,
@@ -40,7 +40,7 @@ GROUP BY source, power
 ORDER BY source, power
 
 -- name: left_out
--- The rows that ingests left out, and texts that are no section, by reason.
+-- Count the rows that ingests skipped, and the dropped sections, by reason.
 -- Rows: by version and source, the most frequent reason first.
 SELECT version, source, what, entry.key AS reason, entry.value::BIGINT AS "rows"
 FROM (
@@ -56,7 +56,7 @@ FROM (
 ORDER BY version, source, what, "rows" DESC, reason
 
 -- name: quarantined
--- The rows that were set aside, by reason.
+-- Count the quarantined rows by reason.
 -- Rows: by source, the most frequent reason first.
 SELECT source, reason, count(*) AS "rows"
 FROM quarantine

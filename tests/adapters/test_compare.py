@@ -57,11 +57,11 @@ def test_queries_of_one_family_are_no_more_evidence_than_one(tmp_path):
     ("content", "said"),
     [
         (None, "No such file"),
-        ("{", "holds no results"),
-        ('{"queries": []}', "holds no results"),
-        ('{"queries": [{"query": "q0", "family": "f"}]}', "holds no results"),
-        ('{"queries": {"a": 1}}', "holds no results"),
-        (b"\xff", "holds no results"),
+        ("{", "has no results"),
+        ('{"queries": []}', "has no results"),
+        ('{"queries": [{"query": "q0", "family": "f"}]}', "has no results"),
+        ('{"queries": {"a": 1}}', "has no results"),
+        (b"\xff", "has no results"),
     ],
 )
 def test_what_is_no_result_is_refused(tmp_path, content, said):
@@ -74,7 +74,7 @@ def test_what_is_no_result_is_refused(tmp_path, content, said):
 
 def test_other_queries_are_refused(tmp_path):
     first, second = write(tmp_path / "a", np.zeros((2, 3))), write(tmp_path / "b", np.zeros((3, 3)))
-    with pytest.raises(dp.errors.QualityError, match="1 stand in one of them only, such as 'q2'"):
+    with pytest.raises(dp.errors.QualityError, match="1 are in one file only, such as 'q2'"):
         dp.compare(first, second)
     with pytest.raises(dp.errors.QualityError, match="confidence=1"):
         dp.compare(first, first, confidence=1)
@@ -90,7 +90,7 @@ def test_an_evaluator_keeps_what_came_of_each_query(tmp_path):
         corpus.ingest(rows, anchor="a", positive="b", group="g")
         corpus.split(0, 0, 1)
         evaluator = corpus.evaluator("test", results=tmp_path / "r.json")
-        with pytest.raises(dp.errors.QualityError, match="no such folder"):
+        with pytest.raises(dp.errors.QualityError, match="the folder does not exist"):
             corpus.evaluator("test", results=tmp_path / "none" / "r.json")
     assert len(evaluator.corpus) == 60
     asked = dict(zip(evaluator.queries_ids, evaluator.queries, strict=True))

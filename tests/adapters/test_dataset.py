@@ -232,7 +232,7 @@ def test_metrics_are_those_of_one_process(corpus_path, workers):
         next(again)
         assert dataset.metrics(1) == counts_of(again)  # from the start
     if workers:
-        with pytest.raises(dp.SamplerError, match="give the step"):
+        with pytest.raises(dp.SamplerError, match="workers are ahead"):
             dataset.metrics()
     pickle.loads(pickle.dumps(dataset))
 

@@ -61,9 +61,9 @@ def test_batches_of_several_sources_have_no_name(corpus_path):
     with dp.Corpus(corpus_path, read_only=True) as corpus:
         with pytest.raises(dp.SamplerError, match=r"'one', 'two'; open .* batch_by='source'"):
             corpus.sampler().to_hf(dataset_name=True)
-        with pytest.raises(dp.SamplerError, match="columns= leaves out"):
+        with pytest.raises(dp.SamplerError, match="needs the column source"):
             corpus.sampler(columns=["anchor"], batch_by="source").to_hf(dataset_name=True)
-        with pytest.raises(dp.SamplerError, match="give the sampler weights"):
+        with pytest.raises(dp.SamplerError, match="use weights instead"):
             corpus.sampler(batch_size=BATCH, batch_by="source").to_hf(dataset_name=True)
         rows = corpus.sampler(mixture={"one": 1}).to_hf(dataset_name=True)
         assert next(iter(rows))["dataset_name"] == "one"

@@ -193,8 +193,8 @@ def test_a_process_without_shared_memory_says_so_once(corpus_path, monkeypatch, 
             dataset.set_epoch(epoch)
             assert taken(loader(dataset, 1)) == epochs[epoch]
     assert [record.getMessage() for record in caplog.records] == [
-        "this process has no memory to share with workers of a DataLoader, so they do not count "
-        "passes: call set_epoch(epoch) before each"
+        "this process cannot share memory with workers of a DataLoader, so they do not count "
+        "passes: call set_epoch(epoch) before each pass"
     ]
 
 
@@ -220,5 +220,7 @@ def test_rows_go_on_with_the_next_epoch(corpus_path, epochs):
         rows.set_epoch(0)
         assert [row["anchor"] for row in rows] == epochs[0]
         sampler.set_epoch(1)  # at the end of the run
-        with pytest.raises(dp.SamplerError, match="it has no batch left; open it with more steps="):
+        with pytest.raises(
+            dp.SamplerError, match=r"is at its end, position .*open it with more steps="
+        ):
             sampler.to_hf()

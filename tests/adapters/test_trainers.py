@@ -135,9 +135,9 @@ def test_labels_are_what_the_scores_say(corpus, negatives):
     ("kind", "given", "label", "says"),
     [
         ("triplets", {"columns": ["anchor", "positive", "negative_score"]}, None, "negative_score"),
-        ("triplets", {"columns": ["anchor", "anchor_record_id"]}, None, "has anchor_record_id: le"),
+        ("triplets", {"columns": ["anchor", "anchor_record_id"]}, None, "has anchor_record_id: re"),
         ("triplets", {}, "margin", r"columns=\['anchor', .*, 'negative_score'\]"),
-        ("pairs", {}, "scores", "leave it out for pairs"),
+        ("pairs", {}, "scores", "remove it for pairs"),
         ("triplets", {}, "teacher", "give 'margin', 'scores' or None"),
     ],
 )
@@ -177,7 +177,7 @@ def test_every_evaluation_has_the_same_rows_and_ends(corpus, encoder, tmp_path):
     )
     assert len(seen) % 2 == 0
     assert seen[: len(seen) // 2] == seen[len(seen) // 2 :]
-    with pytest.raises(dp.SamplerError, match="would never end: open its sampler with epochs=1"):
+    with pytest.raises(dp.SamplerError, match="cannot end: set epochs=1"):
         trained(kind, encoder, rows, Seen(encoder), tmp_path, eval_dataset=evaluation(), **given)
 
 
@@ -196,7 +196,7 @@ def test_a_resumed_sampler_is_not_passed_over_again(corpus, encoder, tmp_path):
         assert sampler.step == 2
         saving["callbacks"] = [sampler.hf_callback()]
         rows = sampler.to_hf()
-        with pytest.raises(dp.SamplerError, match="at step 2 already: set ignore_data_skip=True"):
+        with pytest.raises(dp.SamplerError, match="already at step 2: set ignore_data_skip=True"):
             trained(kind, encoder, rows, loss, tmp_path, 4, resume=checkpoint, **saving)
 
 

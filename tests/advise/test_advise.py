@@ -113,7 +113,7 @@ def test_text_json_and_page_say_the_same(advised, monkeypatch):
     told = json.loads(out)
     assert [arm["arm"] for arm in told["arms"]] == [arm.arm for arm in found.arms]
     assert Path("run.toml").read_text() == told["run"] == found.run
-    assert "exists already" in cli("advise", "toy.duckdb", "--write", "run.toml").stderr
+    assert " exists; " in cli("advise", "toy.duckdb", "--write", "run.toml").stderr
     text = str(found)
     assert found.run in text
     assert "Not tried" in text
@@ -210,7 +210,7 @@ def test_an_end_before_the_end_shows_what_is_done(advised, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             corpus.advise(seconds=1, progress=stop)
         monkeypatch.setattr(room, "_PATIENCE", -1000.0)
-        with pytest.raises(EmptyPoolError, match="before two arms were done"):
+        with pytest.raises(EmptyPoolError, match="before two arms ended"):
             corpus.advise(seconds=1, progress=False)
 
 
@@ -239,12 +239,16 @@ def test_too_little_to_tell_is_said(tmp_path):
     same = {"q": lambda row: "one question", "a": lambda row: "one answer"}
     for number, (count, changed, why) in enumerate(
         [
-            (100, {}, "too few to tell: .* advise needs 200"),
-            (300, {"g": lambda row: "one"}, "nothing to try: .*one family"),
-            (300, {"q": lambda row: "one question"}, "nothing to try|too few to tell"),
-            (300, {"a": lambda row: "one class"}, "nothing to try: .*no negative"),
-            (300, {"a": lambda row: f"class {len(row['a']) % 7}"}, "too few to tell: . different"),
-            (300, same, "nothing to try"),
+            (100, {}, "too few anchors: .* advise needs 200"),
+            (300, {"g": lambda row: "one"}, "no anchor can be tried: .*one family"),
+            (
+                300,
+                {"q": lambda row: "one question"},
+                "no anchor can be tried|too few (anchors|texts)",
+            ),
+            (300, {"a": lambda row: "one class"}, "no anchor can be tried: .*no negative"),
+            (300, {"a": lambda row: f"class {len(row['a']) % 7}"}, "too few to tell: . distinct"),
+            (300, same, "no anchor can be tried"),
         ]
     ):
         with asked(tmp_path / f"{number}.duckdb", count, **changed) as corpus:
@@ -259,7 +263,7 @@ def test_too_little_to_tell_is_said(tmp_path):
         corpus.split()
         with pytest.raises(SamplerError, match="seconds=0"):
             corpus.advise(seconds=0)
-    assert "too few to tell" in error("advise", tmp_path / "0.duckdb")
+    assert "too few anchors" in error("advise", tmp_path / "0.duckdb")
 
 
 def test_long_texts_other_scripts_and_no_families_are_no_obstacle(tmp_path):
@@ -278,7 +282,7 @@ def test_long_texts_other_scripts_and_no_families_are_no_obstacle(tmp_path):
         drawn = dp.TripletRecipe("own", role("anchor"), role("context"), role("context"), by="bm25")
         corpus.add_recipe(drawn)
         ready = replace(drawn, name="ready", strategy="same_record", by=None)
-        with pytest.raises(RecipeError, match="chosen its negatives already"):
+        with pytest.raises(RecipeError, match="already has its negatives"):
             corpus.advise(ready)
         found = corpus.advise("own", seconds=1, progress=False)
     assert 'by = "bm25"' not in found.run.partition("[[recipe]]")[2]

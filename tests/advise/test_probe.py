@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from effort import often
 
-from duckplets.adapters.evaluation import Asked
+from duckplets.adapters.evaluation import Questions
 from duckplets.advise.halving import Judge
 from duckplets.advise.probe import DIMENSION, WORDS, Probe, Words
 from duckplets.search.analyzer_settings import Terms
@@ -160,7 +160,7 @@ def test_the_judge_ranks_as_plain_python_does(seed):
         }
         for query in queries
     }
-    asked = Asked(queries, documents, gains, one_of, {query: query for query in queries})
+    asked = Questions(queries, documents, gains, one_of, {query: query for query in queries})
     found = Judge(asked, Numbers()).ndcg(Fixed(vectors))
     expected = [plain_ndcg(asked, vectors, query) for query in queries]
     assert found.tolist() == pytest.approx(expected, abs=1e-12)

@@ -147,23 +147,23 @@ WRONG_USAGE = [
     ("sample toy.duckdb --mixture m.toml,a=1", "one file, or weights"),
     ("sample toy.duckdb --mixture m.toml --mixture n.toml", "one file, or weights"),
     ("sample toy.duckdb --remainder drop", "--remainder"),
-    ("sample toy.duckdb --set allow_drift=seed", "give --resume"),
-    ("sample toy.duckdb --set version=newest", "give --resume"),
+    ("sample toy.duckdb --set allow_drift=seed", "add --resume"),
+    ("sample toy.duckdb --set version=newest", "add --resume"),
     ("sample toy.duckdb --newest", "--newest is now --set version=newest"),
     ("forecast toy.duckdb --resume --tag x", "--tag is now --set tag="),
     ("split toy.duckdb --no-given", "Corpus.split(reassign=True, given=False)"),
     ("sample toy.duckdb --save --out no/s.jsonl", "no folder no"),
     ("runs toy.duckdb default --next -1", "--next"),
     ("runs toy.duckdb default --next 1 --from 1", "give one of them"),
-    ("runs toy.duckdb default --from 3 --to 2", "in order"),
+    ("runs toy.duckdb default --from 3 --to 2", "the first is after the last"),
     ("runs toy.duckdb default --out x.csv", "FILE.parquet"),
-    ("runs toy.duckdb --reset", "--reset is about one run"),
-    ("runs toy.duckdb default --reset --next 1", "leave --next out"),
+    ("runs toy.duckdb --reset", "--reset is for one run"),
+    ("runs toy.duckdb default --reset --next 1", "remove --next"),
     ("sql toy.duckdb anchor_context --limit -1", "--limit"),
-    ("ingest toy.duckdb s.toml --name x", "says names and columns"),
+    ("ingest toy.duckdb s.toml --name x", "has the names, formats and columns"),
     ("shard toy.duckdb shards", "OUT and --tokenizer"),
     ("shard shards --status", "--status is now shard OUT without"),
-    ("prepare toy.duckdb --recipes r.toml --clean", "leave other options out"),
+    ("prepare toy.duckdb --recipes r.toml --clean", "remove the other options"),
     ("show toy.duckdb --samples 0", "--samples"),
 ]
 
@@ -293,7 +293,7 @@ def test_recipes_are_stored_and_shown(toy):
     assert cli("prepare", toy, "--recipes", "r.toml").stderr == "stored already: mine, bodies\n"
     Path("other.toml").write_text(RECIPES.replace("mine", "new") + "\nweight = 7\n")
     said = error("prepare", toy, "--recipes", "other.toml")
-    assert "another recipe 'bodies', nothing was added" in said
+    assert "another recipe 'bodies', so none was added" in said
     assert "Corpus.remove(recipe='bodies')" in said
     Path("shown.toml").write_text(ok("show", toy, "--recipes"))
     assert {*load_recipes("shown.toml")} == {*load_recipes("r.toml")}

@@ -79,14 +79,14 @@ def test_files_hold_what_stdout_would(toy):
         Path(name).write_text("what was there before")
         result = cli(*typed, "--out", name)
         assert (result.exit_code, result.stdout) == (0, "")
-        assert f"{name} was there, and is replaced" in result.stderr
+        assert f"replaced the earlier {name}" in result.stderr
         assert f"wrote 35 samples to {name}" in result.stderr
     assert lines(Path("out.jsonl").read_text(encoding="utf-8")) == expected
     assert pq.read_metadata(name).num_row_groups == 1
     assert pq.read_table(name).to_pylist(maps_as_pydicts="strict") == expected
     assert samples(toy, "--epochs", "1", "--steps", f"{10**30}") == samples(toy, "--epochs", "1")
     result = cli("sample", toy, "--steps", "0", "--out", name)
-    assert talk(result.stderr) == f"no samples to write: {name} is left as it is\n"
+    assert talk(result.stderr) == f"no samples to write: {name} is unchanged\n"
     assert files() == {toy, "out.jsonl", "out.parquet"}
 
 
@@ -127,7 +127,7 @@ def test_tags_and_runs(toy):
     assert len(ok("runs", toy).splitlines()) == 3
     assert len(json.loads(ok("runs", toy, "--json"))) == 2
     forgot = cli("runs", toy, "r", "--to", "2", "--reset").stderr
-    assert forgot == "forgot 1 checkpoint of run r after step 2\n"
+    assert forgot == "deleted 1 checkpoint of run r after step 2\n"
     forgotten = json.loads(ok("runs", toy, "r", "--reset", "--json"))
     assert forgotten == {"run": "r", "after": None, "checkpoints": 1}
     assert len(ok("runs", toy).splitlines()) == 1

@@ -29,16 +29,16 @@ def test_demo_from_end_to_end(monkeypatch):
     told = [line for line in done.stderr.splitlines() if not line.startswith("recipe")]
     stages = ["ingest", "ingest", "split", "mine", "sample", "save", "resume"]
     assert [line.partition(":")[0] for line in told if line[0] != " "] == stages
-    assert told[-1] == "resume: the batch of step 1 equals that of the unbroken run"
+    assert told[-1] == "resume: the batch of step 1 equals the batch of the unbroken run"
     described = "".join(line for line in told if line[0] == " ")
     assert "anchor_context" in described
     assert "negatives mined" in described
     assert "swap off" in described
     out = done.stdout
-    assert "chosen by bm25" in out
+    assert "drawn by bm25" in out
     assert out.count("\ntriplet ") == 3
     assert out.count("  anchor ") == out.count("  positive ") == out.count("  negative ") == 3
-    for line in some(out.split("What to do next:\n")[1].splitlines()[:3], less=1):
+    for line in some(out.split("Next steps:\n")[1].splitlines()[:3], less=1):
         assert ok(*shlex.split(line)[1:])
     with Corpus("demo.duckdb", read_only=True) as corpus:
         found = {row["name"]: row["records"] for row in corpus.sources().to_pylist()}

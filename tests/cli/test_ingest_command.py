@@ -141,9 +141,9 @@ def test_a_collection_by_its_parts():
     assert counts == {"marco.documents": (2, 2), "marco": (2, 2), "marco labels": (3, 3)}
     ok("ingest", "c.duckdb", "documents=marco.documents", *parts[1:3], "--name", "again")
     for wrong, said in (
-        ((*parts, "x.csv"), "x.csv: documents=, queries=, qrels= are all of a collection"),
+        ((*parts, "x.csv"), "x.csv: give documents=, queries= and qrels= without other sources"),
         ((*parts, parts[0]), "documents=d.tsv: documents= is given twice"),
-        ((*parts, "--text", "t"), "text: a collection's columns tell its layout"),
+        ((*parts, "--text", "t"), "text: a collection has fixed columns"),
     ):
         assert said in " ".join(usage("ingest", "c.duckdb", *wrong).replace("│", " ").split())
     for wrong, said in (

@@ -91,12 +91,12 @@ def test_remove_asks_says_who_draws_and_removes(toy, monkeypatch):
     with dp.Corpus(toy) as corpus, corpus.sampler(batch_size=4, run="tuesday") as sampler:
         next(sampler)
         sampler.save()
-    assert "give --yes" in usage("remove", toy, "toy")
+    assert "add --yes" in usage("remove", toy, "toy")
     monkeypatch.setattr(maintenance, "_can_ask", lambda: True)
     refused = cli("remove", toy, "toy", stdin="n\n")
     assert refused.exit_code == 1
     assert "toy has 40 records" in refused.stderr
-    assert "go on drawing from it, as it was: tuesday" in refused.stderr
+    assert "continue to draw from it: tuesday" in refused.stderr
     assert [row["name"] for row in json.loads(ok("status", toy, "--json"))["sources"]] == [
         *("other", "toy")
     ]

@@ -313,7 +313,7 @@ def test_what_only_a_run_heeds_is_said(corpus, tmp_path, caplog):
         asked = dp.Negatives(4, **{name: value})
         caplog.clear()
         written(corpus, tmp_path / f"{name}.jsonl", format="flagembedding", negatives=asked)
-        assert f"export: {name} is about batches of a run" in caplog.text
+        assert f"export: {name} is for batches of a run" in caplog.text
     caplog.clear()
     written(corpus, tmp_path / "plain.jsonl", format="flagembedding", negatives=4)
     assert "export:" not in caplog.text

@@ -69,7 +69,7 @@ class Stop:
     some([(*each, after) for each in FORMATS for after in (1, 5)], less=2),
 )
 def test_ctrl_c_leaves_nothing(corpus, tmp_path, monkeypatch, form, name, files, after):
-    monkeypatch.setattr(formats, "_TOLD", 1)
+    monkeypatch.setattr(formats, "_REPORTED", 1)
     stop = Stop(KeyboardInterrupt(), after)
     with pytest.raises(KeyboardInterrupt):
         written(corpus, tmp_path / name, format=form, split="train", progress=stop)
@@ -86,10 +86,10 @@ def test_an_existing_path_stays_unless_it_is_to_be_overwritten(corpus, tmp_path,
     how = {"format": form, "split": "train"}
     written(corpus, tmp_path / name, **how)
     before = contents()
-    with pytest.raises(dp.SamplerError, match="exists already"):
+    with pytest.raises(dp.SamplerError, match=" exists"):
         written(corpus, tmp_path / name, **how)
     if len(files) > 1:
-        with pytest.raises(dp.SamplerError, match="no folder is replaced"):
+        with pytest.raises(dp.SamplerError, match="a folder is never replaced"):
             written(corpus, tmp_path / name, overwrite=True, **how)
         assert contents() == before
         return
@@ -108,21 +108,21 @@ def test_only_a_file_is_replaced(corpus, tmp_path):
     with pytest.raises(dp.SamplerError, match="is no file, so it is not replaced"):
         written(corpus, tmp_path / "a.jsonl", format="flagembedding", overwrite=True)
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(dp.SamplerError, match="exists already"):
+    with pytest.raises(dp.SamplerError, match=" exists"):
         written(corpus, tmp_path / "link", format="beir", split="train", overwrite=True)
 
 
 WRONG = [
     ({"format": "flagembeding"}, r"format='flagembeding'.*did you mean 'flagembedding'"),
     ({"format": ST, "shape": "n_tuple"}, "shape='n_tuple': give 'triplet'.*did you mean 'n-tuple'"),
-    ({"format": "flagembedding", "shape": "triplet"}, "shape='triplet'.*no choice; leave it out"),
+    ({"format": "flagembedding", "shape": "triplet"}, "shape='triplet'.*no shapes; remove it"),
     ({"format": "beir", "negatives": 3}, r"negatives=Negatives\(3\): format='beir' has none"),
-    ({"format": "beir", "scores": True}, "scores: format='beir' has no place for them$"),
-    ({"format": "tevatron", "scores": True}, "format='tevatron' has no place for them$"),
+    ({"format": "beir", "scores": True}, "scores: format='beir' has no scores; remove it$"),
+    ({"format": "tevatron", "scores": True}, "format='tevatron' has no scores; remove it$"),
     ({"format": ST, "negatives": 2.5}, "negatives=2.5: give an integer from 1"),
     ({"format": ST, "path": "x.csv"}, "path='x.csv': give FILE.parquet or FILE.jsonl"),
     ({"format": "flagembedding", "path": "x.parquet"}, "give FILE.jsonl or FILE.json"),
-    ({"format": "tevatron", "path": "x.jsonl"}, "a folder is written, with train.jsonl"),
+    ({"format": "tevatron", "path": "x.jsonl"}, "give a folder, for train.jsonl"),
     ({"negatives": {"when_short": "backfill"}}, "give 'keep', 'drop', 'random'"),
     (
         {"format": ST, "shape": "n-tuple", "negatives": {"when_short": "keep"}},
@@ -130,10 +130,10 @@ WRONG = [
     ),
     ({"format": ST, "negatives": {"when_short": "random"}, "scores": True}, "have no score"),
     ({"format": "jsonl", "scores": True}, "scores=: format='jsonl' writes all records"),
-    ({"negatives": {"num": 0, "range_max": 3}}, "with 0 negatives there are plain pairs"),
+    ({"negatives": {"num": 0, "range_max": 3}}, "0 negatives give plain pairs"),
     ({"negatives": {"by": "random"}}, "an export takes the candidates of one scorer"),
     ({"format": "beir", "documents": "every"}, "give 'split', 'all'"),
-    ({"format": ST, "documents": "all"}, "no documents of its own choice"),
+    ({"format": ST, "documents": "all"}, "is for format='beir', not"),
     ({"recipe": "title_bodi"}, r"no recipe 'title_bodi' \(did you mean 'title_body'"),
     ({"recipe": "texts"}, "makes texts"),
     ({"source": "won"}, "no source 'won'"),

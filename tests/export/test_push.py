@@ -124,7 +124,7 @@ def test_the_card_says_what_the_rows_follow_from(hub, tmp_path):
         assert corpus.sql(statement).num_rows == corpus.pool("anchor_context").num_rows
         assert "| ```` open \\x7c ``` x ```` | ` CC-BY-4.0 ` | 40 |" in card
         assert "| ```` open \\x7c ``` x ```` | ` redact ` | 40 | 0 | 0 |" in card
-        assert "No gate has looked" not in card
+        assert "No gate searched" not in card
         assert "| kept | same record | same group | same text |" in card.replace("\\_", "_")
         assert dp.__version__ in card
         assert str(tmp_path) not in card
@@ -132,7 +132,7 @@ def test_the_card_says_what_the_rows_follow_from(hub, tmp_path):
         corpus.push("me/card", overwrite=True, negatives=0)
         card = files_of(hub, "me/card")["README.md"].decode()
         assert "| ` unknown ` | NULL | 9 |" in card
-        assert "No gate has looked for it in ` unknown `." in card
+        assert "No gate searched for it in ` unknown `." in card
 
 
 HOSTILE = [
@@ -184,9 +184,9 @@ def test_what_is_there_is_replaced_only_when_asked_and_stays_in_the_history(mine
         (
             "me/full",
             {},
-            r"hf://me/full has 2 files already \(data/train-00000-of-00009.*overwrite=",
+            r"hf://me/full already has 2 files \(data/train-00000-of-00009.*overwrite=",
         ),
-        ("me/public", {}, "hf://me/public is public; write there with private=False"),
+        ("me/public", {}, "hf://me/public is public; give private=False"),
         ("me/full/default/train", {}, "is written as a whole; give hf://me/full"),
         ("me", {}, "write hf://org/name"),
     ):
@@ -217,11 +217,11 @@ def test_what_may_not_be_written_says_why_and_leaves_the_run_where_it_was(mined,
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     with pytest.raises(SamplerError, match="this run is endless"):
         mined.push("me/data", sampler)
-    with pytest.raises(SamplerError, match="steps=2 is of a run"):
+    with pytest.raises(SamplerError, match="steps=2 is for runs"):
         mined.push("me/data", steps=2)
-    with pytest.raises(SamplerError, match="shape: of mined negatives"):
+    with pytest.raises(SamplerError, match="shape: for mined negatives"):
         mined.push("me/data", sampler, steps=2, shape="triplet")
-    with pytest.raises(EmptyPoolError, match="no samples are left"):
+    with pytest.raises(EmptyPoolError, match="it has no more samples"):
         mined.push("me/none", sampler, steps=0)
 
 
@@ -265,7 +265,7 @@ def test_a_change_by_somebody_else_meanwhile_is_not_lost(mined, hub, monkeypatch
         return found
 
     monkeypatch.setattr(HubTarget, "begin", begun)
-    with pytest.raises(SourceError, match="was changed meanwhile, by somebody else"):
+    with pytest.raises(SourceError, match="changed at the same time, by somebody else"):
         mined.push("me/shared", recipe=RECIPE)
     assert files_of(hub, "me/shared") == {"theirs.txt": b"theirs"}
 
@@ -286,7 +286,7 @@ def test_commands_write_to_the_hub(hub, tmp_path, caplog):
     assert table_of(hub, "me/sampled").num_rows == 8
     failed = cli("export", path, "hf://me/sampled", *form)
     assert failed.exit_code == 1
-    assert "error: hf://me/sampled has 2 files already" in failed.stderr
+    assert "error: hf://me/sampled already has 2 files" in failed.stderr
     assert "the Hub takes" in usage("export", path, "hf://me/x", "--format", "beir")
     with dp.resume(path) as sampler:
         assert sampler.step == 2
@@ -297,5 +297,5 @@ def test_the_card_of_a_recipe_of_another_name_goes_by_ground(mined, hub):
     same = dataclasses.replace(RECIPE, name="renamed")
     mined.push("me/renamed", recipe=same, shape="n-tuple", negatives=2)
     text = files_of(hub, "me/renamed")["README.md"].decode()
-    assert "## What guards and policies left\n\n| recipe" in text
+    assert "## Counts of guards and cuts\n\n| recipe" in text
     assert "` renamed `" in text

@@ -90,7 +90,7 @@ def test_a_file_is_replaced_only_when_that_is_asked_for(corpus, tmp_path):
     link.symlink_to(path)
     take(corpus, dp.sources.MemorySource([{"text": "b"}], text="text"), quality=None)
     assert corpus.export(link, "jsonl").rows == 1
-    with pytest.raises(dp.SourceError, match="exists already; give another, or overwrite=True"):
+    with pytest.raises(dp.SourceError, match="exists; give another, or overwrite=True"):
         corpus.export(path, "jsonl")
     for before in (b"", EXPORT, path.read_bytes()):
         path.write_bytes(before)
@@ -129,7 +129,9 @@ def test_a_full_disk_leaves_the_file_as_it_was(corpus, tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
     try:
-        with pytest.raises(dp.SourceError, match=r"jsonl='.*File too large\. Nothing was written"):
+        with pytest.raises(
+            dp.SourceError, match=r"jsonl='.*File too large; the file was not written"
+        ):
             take(corpus, source, jsonl=path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

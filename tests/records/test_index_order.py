@@ -153,7 +153,7 @@ def test_an_element_out_of_bounds_is_an_index_error_with_the_bounds():
     for i in (-1, 2, 10**30):
         with pytest.raises(IndexError, match=f"element {i}: this shard has elements 0 to 1$"):
             sampler[i]
-    with pytest.raises(IndexError, match="this shard has none"):
+    with pytest.raises(IndexError, match="this shard has no elements"):
         dp.index.IndexSampler(1, dp.index.ShardOptions(1, 2), num_epochs=1)[0]
     with pytest.raises(TypeError):
         sampler["0"]

@@ -47,9 +47,9 @@ def test_reading_gives_the_records_that_entries_name(corpus, split):
 WRONG_INDEXES = [
     (DataIndex({"alfa": 3}), {}, r"names 'alfa' \(did you mean 'alpha'"),
     (DataIndex({"alpha": 61}), {}, "entry 60 .* names record 60 of 'alpha'"),
-    (DataIndex({"alpha": 60}), {"split": "test"}, "in split 'test' that has records"),
+    (DataIndex({"alpha": 60}), {"split": "test"}, "split 'test' has only records"),
     (DataIndex({"alpha": 1}, split="train"), {"split": "test"}, "'train'"),
-    (DataIndex({"alpha": 1}), {"source": "bravo"}, "to read from are: bravo"),
+    (DataIndex({"alpha": 1}), {"source": "bravo"}, "to read are: bravo"),
 ]
 
 

@@ -215,7 +215,7 @@ MISTAKES = [
     ({"batch_size": 0}, "batch_size=0: give an integer from 1"),
     ({"batch_size": 2.5}, "batch_size=2.5"),
     ({"columns": ["txt"]}, "no 'txt' (did you mean 'text'?)"),
-    ({"columns": "record"}, "there are index, record_key"),
+    ({"columns": "record"}, "they have index, record_key"),
     ({"columns": []}, "name at least one of index"),
     ({"source": "odd"}, "no source 'odd' (did you mean 'odd"),
     ({"source": "odd1"}, "no source 'odd1'"),

@@ -100,7 +100,7 @@ WRONG = [
     ({"weight": -0.5}, "weight=-0.5: give a finite number from 0"),
     ({"seed": 1.5}, "seed=1.5: give an integer"),
     ({"streaming": "maybe"}, "streaming='maybe': give true or false"),
-    ({"split": "test"}, "split='test': a file has no splits of its own, only 'train'"),
+    ({"split": "test"}, "split='test': a file has only 'train'"),
     ({"format": "parket"}, r"format='parket'.*did you mean 'parquet'"),
     ({"converter": "alpacca"}, r"'alpacca' \(did you mean 'alpaca'"),
     ({"on_error": "ignore"}, "on_error='ignore': give 'raise'"),

@@ -271,7 +271,7 @@ def test_a_mixture_is_drawn_that_is_no_run_yet_and_what_it_visits_often_is_told(
         corpus.split(1, 0, 0)
         page = corpus.report(mixture=dp.Mixture(even, phases=[dp.Phase(12, even, lr_scale=0.5)]))
     (what,) = attention(page).values()
-    assert "of few is visited up to 50 times as often" in what
+    assert "of few has up to 50 times the visits" in what
     assert {row[0] for row in table(page, "Shares of the sources")["rows"]} == {0, 1}
     assert "phase 1" in Parsed(page.html).text
 
@@ -348,7 +348,7 @@ def test_corpora_of_few_records_have_a_page(tmp_path):
         corpus.ingest([{"t": "one text"}], name="s", text="t")
         page = corpus.report()
         assert check_sql(page, corpus) > 5
-        assert "Records are not split" in attention(page)[f"duckplets split {path}"]
+        assert "Records have no split" in attention(page)[f"duckplets split {path}"]
         corpus.split(1, 0, 0)
         page = corpus.report()
         assert check_sql(page, corpus) > 5
@@ -400,7 +400,7 @@ def test_what_is_there_is_not_replaced_unasked(tmp_path, monkeypatch):
 
     with empty_corpus(tmp_path / "empty.duckdb") as corpus:
         for where, said in {
-            there: "exists already",
+            there: " exists; ",
             tmp_path / "nowhere" / "out.html": "there is no folder",
             corpus.path: "give FILE",
         }.items():

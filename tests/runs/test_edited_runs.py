@@ -165,7 +165,7 @@ def test_a_save_over_checkpoints_of_another_future_is_refused(corpus, path, tmp_
     assert dp.resume(path, state=other).step == 5
     assert dp.resume(path).step == 6
     forget = ("runs", path, "default", "--to", "3", "--reset")
-    assert "forgot 3 checkpoints" in cli(*forget).stderr
+    assert "deleted 3 checkpoints" in cli(*forget).stderr
     edited.save()
     assert [row["tag"] for row in state.cursors(state.state_path(path))] == [None, "one"]
     assert rows(corpus.resume(tag="one"), 3) == expected

@@ -152,13 +152,13 @@ def test_an_option_goes_before_set_before_the_file_before_the_default(path, tmp_
         assert len(found) == rows
         assert {name for name in found[0] if name.startswith("negative")} == slots
     told = cli(*sample, "--set", "seed=1", "--seed", "2").stderr
-    assert "note: --seed goes before --set seed" in told
+    assert "note: --seed overrides --set seed" in told
     for wrong, message in [
         ("num", "--set num: give KEY=VALUE"),
         ("nums=3", "did you mean 'num'"),
         ("options.num=3", "[options] num: it is a key of [negatives]"),
         ("num=x", "num='x': give an integer"),
-        ("allow_drift=seed", "give --resume with it"),
+        ("allow_drift=seed", "add --resume"),
     ]:
         shown = cli(*sample, "--set", wrong)
         assert message in shown.stderr.replace("\n", " "), shown.stderr

@@ -1,7 +1,7 @@
-"""Serve a run's batches to PyTorch, as a dataset that any number of workers and ranks can read."""
+"""Serve a run's batches to PyTorch, as a dataset for any number of workers and ranks."""
 
-# Every process opens the corpus for itself, so nothing is open across a fork. Worker w of W takes
-# every W-th batch; a DataLoader asks its workers in turn, so the order is that of one process.
+# Every process opens the corpus itself, so a fork inherits no open file. Worker w of W takes every
+# W-th batch; a DataLoader reads its workers in turn, so the order is the same as in one process.
 
 from __future__ import annotations
 
@@ -37,41 +37,41 @@ from duckplets.adapters.torch.opening import (
     RunOpening,
     RunStates,
     State,
-    check_taken,
+    check_arguments,
     put,
-    standing,
+    state_of,
 )
 
 __all__ = ["SamplerDataset", "TokenDataset"]
 
 
 class SamplerDataset(IterableDataset[dict[str, Any]]):
-    """The batches of a run, for ``DataLoader(dataset, batch_size=None, num_workers=…)``.
+    """Yield the batches of a run, for ``DataLoader(dataset, batch_size=None, num_workers=…)``.
 
-    A batch is a dict: every column of the sampler, texts and names as lists of str, numbers as a
-    tensor of shape (samples,), where -1 stands for an integer that is missing; and ``step``, an
-    int. The order is the same for any number of workers.
+    A batch is a dict of the sampler's columns. Texts and names are lists of str. Numbers are
+    tensors of shape (samples,), with -1 for a missing integer. ``step`` is an int. The order is the
+    same for any number of workers.
 
-    Without workers iterate the dataset itself: a DataLoader would go through every string of every
-    batch, which takes longer than all else, unless it gets a ``collate_fn`` that returns what it
-    is given. What workers yield it passes over; a ``collate_fn`` that runs in a worker may read
-    that as the dict that arrives: ``{**batch, "lengths": …}``.
+    Without workers, iterate the dataset itself. A DataLoader would walk through every string of
+    every batch, which is slow, unless its ``collate_fn`` returns the batch unchanged. It does not
+    walk through batches of workers. A ``collate_fn`` in a worker may read the batch as a dict:
+    ``{**batch, "lengths": …}``.
 
-    Each iteration is a pass as long as the run's ``epochs=`` or ``steps=``, and continues with the
-    epoch after the last: iterate a run of ``epochs=1`` once for each epoch of a trainer. A pass of
-    an endless run begins with an epoch. ``set_epoch`` and ``load_state_dict`` say where the next
-    iteration begins. ``step`` counts over passes; a pass that ends within a batch ends with a short
-    one. For evaluation call ``set_epoch(0)`` before each pass, which then has the same samples.
+    Each iteration is a pass of the run's ``epochs=`` or ``steps=``, and continues with the next
+    epoch. Iterate a run of ``epochs=1`` once for each epoch of a trainer. A pass of an endless run
+    starts with an epoch. ``set_epoch`` and ``load_state_dict`` set the start of the next iteration.
+    ``step`` counts over passes. A pass that ends within a batch ends with a short batch. For
+    evaluation call ``set_epoch(0)`` before each pass to get the same samples.
 
     Args:
-        corpus_path: The corpus file. It is opened where and when the dataset is iterated.
+        corpus_path: The corpus file. The process that iterates the dataset opens it.
         kind: As for ``Corpus.sampler``.
-        rank: Which of the ranks this is; by default that of ``torch.distributed``, else 0.
-        world_size: Number of ranks; by default that of ``torch.distributed``, else 1.
-        memory_limit: What DuckDB may use in each worker; by default 1 GB for all workers of the
-            machine together (those of ``LOCAL_WORLD_SIZE`` ranks), but 256 MB each at least.
-        threads: Threads of DuckDB in each worker; by default all have as many as there are cores.
-        arguments: All others are those of ``Corpus.sampler``.
+        rank: Number of this rank. Default: from ``torch.distributed``, otherwise 0.
+        world_size: Number of ranks. Default: from ``torch.distributed``, otherwise 1.
+        memory_limit: Memory of DuckDB in each worker. Default: 1 GB for all workers of the machine
+            (of ``LOCAL_WORLD_SIZE`` ranks), and at least 256 MB each.
+        threads: Threads of DuckDB in each worker. Default: the cores, divided among the workers.
+        arguments: Further arguments of ``Corpus.sampler``.
 
     Raises:
         SamplerError: ``Corpus.sampler`` has no such argument.
@@ -94,14 +94,14 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
 
     def _open_with(self, opening: RunOpening) -> None:
         super().__init__()
-        check_taken(type(self).__name__, opening.kind.sampler, opening.arguments)
+        check_arguments(type(self).__name__, opening.kind.sampler, opening.arguments)
         self._opening = opening
         self._passes = Passes()
         self._run: tuple[Pass, RunStates] | None = None
-        self._stands: State | None = None  # where this process's own iteration is
-        self._sampler: ReferenceType[Sampler] | None = None  # that of this iteration
-        self._counting: tuple[Pass, Sampler] | None = None  # what metrics of steps are counted by
-        self._losses = Losses(first=MAX_POSITION)  # that were reported in this process
+        self._current: State | None = None  # the state of this process's own iteration
+        self._sampler: ReferenceType[Sampler] | None = None  # the sampler of this iteration
+        self._counting: tuple[Pass, Sampler] | None = None  # counts the metrics of steps
+        self._losses = Losses(first=MAX_POSITION)  # reported in this process
 
     @classmethod
     def resume(
@@ -114,30 +114,29 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         allow_drift: Collection[str] = (),
         rank: int | None = None,
         world_size: int | None = None,
-        **given: Any,
+        **settings: Any,
     ) -> Self:
-        """Return the batches of a saved run from where it was saved; see ``duckplets.resume``.
+        """Return the batches of a saved run from its saved position; see ``duckplets.resume``.
 
-        The batch of all ranks stays what it was and is divided among ``world_size`` ranks.
+        The global batch stays the same, and is divided among ``world_size`` ranks.
 
         Args:
             path: The corpus file, or a folder of token shards.
-            run: Name it was saved under.
-            tag: A named checkpoint instead of the latest save.
-            state: The state file; by default beside the corpus.
-            allow_drift: Fingerprint fields that may differ from what was saved, by name.
+            run: Name of the saved run.
+            tag: A named checkpoint. Default: the latest save.
+            state: The state file. Default: next to the corpus.
+            allow_drift: Names of fingerprint fields that may differ from the saved values.
             rank: As for the class.
             world_size: As for the class.
-            given: Those of the class about its opening, such as ``threads``; others are arguments
-                of the sampler to change.
+            settings: Arguments of the class for opening, such as ``threads``, and arguments of the
+                sampler to change.
         """
-        how = {
-            name: given.pop(name) for name in ("memory_limit", "threads", "cache") & given.keys()
-        }
-        check_overrides(name for name in given if name != "snapshot")
+        opening = {"memory_limit", "threads", "cache"} & settings.keys()
+        how = {name: settings.pop(name) for name in opening}
+        check_overrides(name for name in settings if name != "snapshot")
         dataset = cls(path, rank=rank, world_size=world_size, **how)
         saved = {"run": run, "tag": tag, "state": state, "allow_drift": tuple(allow_drift)}
-        arguments = {**given, **saved}
+        arguments = {**settings, **saved}
         dataset._opening = replace(dataset._opening, arguments=arguments, resumed=True)
         return dataset
 
@@ -149,7 +148,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         except DuckpletsError as error:
             if get_worker_info() is None:
                 raise
-            return _failing(error)  # here it would end a persistent worker, and say nothing
+            return _failing(error)  # raised here it would end a persistent worker silently
 
     def _begun(self) -> Batches:
         info = get_worker_info()
@@ -162,15 +161,15 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             sampler.close()
             raise
         self._run = self._passes.now, run
-        self._stands = standing(sampler, worker, workers, number)
+        self._current = state_of(sampler, worker, workers, number)
         self._sampler = ref(sampler)
-        return Batches(sampler, self._stands, hands_over=info is not None)
+        return Batches(sampler, self._current, hands_over=info is not None)
 
     def __len__(self) -> int:
-        """Return the number of batches of a pass over a bounded run.
+        """Return the number of batches in a pass over a bounded run.
 
         It is the same for every pass. With ``no_duplicates`` or ``batch_by`` a pass may have one
-        more: the batch where two epochs meet is in both.
+        more batch: the batch at the border of two epochs is in both.
 
         Raises:
             TypeError: The run is endless.
@@ -178,52 +177,51 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         return self._known_run().steps
 
     def __bool__(self) -> bool:
-        return True  # not a question of length: an endless run has none
+        return True  # without it Python calls __len__, which an endless run refuses
 
     # -- state --------------------------------------------------------------------------------
 
     @property
     def run_id(self) -> str:
-        """Name of the run and digest of its fingerprint; see ``Sampler.run_id``."""
+        """Return the name of the run and the digest of its settings; see ``Sampler.run_id``."""
         return self._known_run().run_id
 
     @property
     def step(self) -> int:
-        """Step of the first batch of this pass: that of the loaded state, or of its start."""
+        """Return the step of the first batch in this pass, from a loaded state if any."""
         run = self._known_run()
         return int(run.start["position"] // run.batch)
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be a pass of this number; the one after it continues.
+        """Set the pass of the next iteration; later iterations continue from there.
 
-        A loaded state within that pass keeps its place, until an iteration has begun there. Call it
-        in the process that makes the iterators; workers see it.
+        A loaded state within this pass keeps its position for the first iteration. Call it in the
+        process that makes the iterators; workers see the value.
 
         Args:
-            epoch: Number of the pass from 0, as trainers count their epochs: with ``epochs=1`` the
-                nominal epoch of the run.
+            epoch: Number of the pass from 0, like the epoch of a trainer. With ``epochs=1`` it is
+                the nominal epoch of the run.
 
         Raises:
-            SamplerError: It is no such number.
+            SamplerError: The number is out of range.
         """
         self._passes.ask(integer("epoch", epoch, 0, MOST_PASSES - 2))
-        self._stands = self._sampler = None
+        self._current = self._sampler = None
 
     def state_dict(self, step: int | None = None) -> State:
-        """Return where the run stands: ``position``, and ``run``, JSON of what else there is.
+        """Return the state of the run: its ``position``, and ``run``, the rest as JSON.
 
-        It is the same for all ranks. Any number of ranks and workers may load it, and so may
-        ``Sampler.load_state_dict``. Counters are not in it. ``torch.distributed.checkpoint`` takes
-        nested values apart and restores those that it finds in the new process as well: so there
-        are none.
+        The state is the same for all ranks. Any number of ranks and workers may load it, and
+        ``Sampler.load_state_dict`` too. It has no counters. It has no nested values, because
+        ``torch.distributed.checkpoint`` restores only the nested values that the new process
+        already has.
 
         Args:
-            step: Step of the next batch: ``batch["step"] + 1`` of the last one used. It can be
-                left out only where the dataset is iterated in this very process; workers are
-                ahead with batches that nobody has used yet.
+            step: Step of the next batch: ``batch["step"] + 1`` of the last used batch. You can omit
+                it only if this process iterates the dataset: workers are ahead of the used batch.
 
         Raises:
-            SamplerError: It is left out though workers iterate, or there is no such step.
+            SamplerError: The step does not exist, or is missing while workers iterate.
         """
         return folded(self._state(step))
 
@@ -232,39 +230,38 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             return self._known_run().at(step)
         if get_worker_info() is None and self._passes.by_workers:
             raise SamplerError(
-                "state_dict(): the workers of the DataLoader are ahead of what was used; give the "
-                'step after the last batch used, state_dict(step=batch["step"] + 1), or use '
-                "torchdata's StatefulDataLoader"
+                "state_dict(): DataLoader workers are ahead of the used batch; use "
+                'state_dict(step=batch["step"] + 1), or torchdata\'s StatefulDataLoader'
             )
-        return dict(self._known_run().start if self._stands is None else self._stands)
+        return dict(self._known_run().start if self._current is None else self._current)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], *, allow_drift: Collection[str] = ()
     ) -> None:
-        """Let the next iteration begin where ``state_dict`` was taken.
+        """Set the position of the next iteration to a saved state.
 
-        Whether it fits is checked when the corpus is opened. The next iteration ends where the pass
-        ends that the state is of; the one after it continues.
+        The state is checked when the corpus is opened. The next iteration ends at the end of the
+        pass of the state; later iterations continue.
 
         Args:
-            state_dict: Of this dataset, or of a ``Sampler`` of the same run.
+            state_dict: The state of this dataset, or of a ``Sampler`` of the same run.
             allow_drift: Names of fingerprint fields that may differ.
         """
         state = unfolded(state_dict)
         self._passes.replaced(get_worker_info(), state)
         self._passes = Passes(state, tuple(allow_drift))
-        self._run = self._stands = self._sampler = None
+        self._run = self._current = self._sampler = None
         self._stop_counting()
 
     def save(
         self, tag: str | None = None, path: str | Path | None = None, *, step: int | None = None
     ) -> Path:
-        """Write where the run stands to its state file; see ``Sampler.save``.
+        """Save the position of the run to its state file; see ``Sampler.save``.
 
-        For one rank to call. The counters of a run that is resumed from there begin anew.
+        Call it on one rank. A run resumed from this save counts from 0 again.
 
         Args:
-            tag: Name of a checkpoint to add; without one the run's latest save is replaced.
+            tag: Name of a checkpoint to add. Default: replace the run's latest save.
             path: A new state file to write instead.
             step: As for ``state_dict``.
         """
@@ -281,18 +278,18 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
     # -- metrics ------------------------------------------------------------------------------
 
     def metrics(self, step: int | None = None) -> dict[str, float]:
-        """Return what was used of every source, by all ranks; see ``Sampler.metrics``.
+        """Return the used samples of every source, by all ranks; see ``Sampler.metrics``.
 
-        It is counted from where the last state was loaded on, from what that had counted if it was
-        a ``Sampler``'s, else from the start of the run. With a step it is worked out in this
-        process, which opens the run once more for that: two million samples a second.
+        Counting starts at the loaded state, with its counts if it came from a ``Sampler``. Without
+        a loaded state it starts with the run. With a step, this process opens the run again to
+        count, at two million samples a second.
 
         Args:
-            step: Step of the next batch, ``batch["step"] + 1`` of the last one used. It can be
-                left out only where the dataset is iterated in this very process.
+            step: Step of the next batch, ``batch["step"] + 1`` of the last used batch. You can omit
+                it only if this process iterates the dataset.
 
         Raises:
-            SamplerError: It is left out though workers iterate, or there is no such step.
+            SamplerError: The step does not exist, or is missing while workers iterate.
         """
         taken = None if self._sampler is None else self._sampler()
         if step is None and taken is not None:
@@ -305,8 +302,8 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             self._counting = due, self._opening.open()
             put(self._counting[1], self._passes, due, 0, 1)
         self._counting[1].move(position)
-        counted = self._counting[1].metrics()  # which has prepared nothing: workers do
-        return {name: of for name, of in counted.items() if name.startswith("data/")}
+        counted = self._counting[1].metrics()  # other metrics are zero: workers prepare batches
+        return {name: value for name, value in counted.items() if name.startswith("data/")}
 
     def _stop_counting(self) -> None:
         counting, self._counting = self._counting, None
@@ -314,21 +311,21 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             counting[1].close()
 
     def forecast(self, steps: int | None = None) -> Forecast:
-        """Return what the run draws from step 0 on; see ``Sampler.forecast``."""
+        """Return the forecast of the run from step 0; see ``Sampler.forecast``."""
         with self._opening.open() as sampler:
             return sampler.forecast(steps)
 
     def lightning_callback(self, *, every: int = 100) -> Any:
-        """Return what logs this run and keeps its place in Lightning's checkpoints.
+        """Return a callback that logs this run and stores its position in Lightning's checkpoints.
 
-        For ``Trainer(callbacks=[…])``: the forecast at the start and the metrics of what was used
-        go to every logger of the trainer, as ``duckplets.log_run`` has them, and the run's id into
-        their hyperparameters as ``data_run``. A checkpoint has the step that is used next, whatever
-        was read ahead; ``trainer.fit(…, ckpt_path=…)`` goes on there with any number of workers
-        and ranks. A batch has to keep ``step`` through ``collate_fn`` and transfers.
+        Use it in ``Trainer(callbacks=[…])``. Every logger of the trainer gets the forecast at the
+        start and the metrics of used samples, as in ``duckplets.log_run``. It gets the run's id as
+        the hyperparameter ``data_run``. A checkpoint has the step of the next batch to use, not to
+        read. ``trainer.fit(…, ckpt_path=…)`` continues there with any number of workers and ranks.
+        A batch must keep ``step`` through ``collate_fn`` and transfers.
 
         Args:
-            every: Batches from one logging of metrics to the next.
+            every: Batches between two logs of metrics.
 
         Raises:
             ExtensionError: Lightning is not installed.
@@ -346,16 +343,16 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         """Return ``loss/NAME``: the mean loss of the samples of every source in a batch.
 
         Args:
-            batch: As it was yielded, with the column ``source``.
+            batch: A batch of this dataset with the column ``source``.
             losses: One number a sample: a list, an array or a tensor of shape (samples,).
 
         Raises:
-            SamplerError: There are more or fewer losses, or ``columns=`` left out ``source``.
+            SamplerError: The number of losses is wrong, or the batch has no column ``source``.
         """
         if "source" not in batch:
             raise SamplerError(
-                f"losses by source need the column 'source', which columns= left out; this batch "
-                f"has {', '.join(batch)}"
+                f"losses by source need the column 'source': add it to columns=; this batch has "
+                f"{', '.join(batch)}"
             )
         return mean_by_source(batch["source"], losses)
 
@@ -368,19 +365,19 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
     ) -> None:
         """Report losses at a step, ``batch["step"]``; see ``Sampler.report_loss``.
 
-        For the process that saves: workers, who have the samplers, know nothing of losses. Of
-        samples it has those of its own rank.
+        Call it in the process that saves: workers have the samplers, and do not see losses.
+        ``per_sample`` has the losses of this rank.
 
         Args:
             losses: As for ``Sampler.report_loss``.
-            step: The step of the batch they are of.
+            step: The step of the batch.
             per_sample: As for ``Sampler.report_loss``.
 
         Raises:
-            SamplerError: There is no such step, a name is no source, or a loss no number.
+            SamplerError: The step, a source name or a loss is wrong.
         """
         run = self._known_run()
-        start = run.at(step)["position"]  # refuses what is no step
+        start = run.at(step)["position"]  # refuses a wrong step
         if not losses and per_sample is None:
             raise SamplerError("report_loss: give the losses of sources, or per_sample=")
         if losses:
@@ -393,7 +390,7 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
             self._losses.report_samples(step, low, checked_samples(per_sample, high - low))
 
     def _known_run(self) -> RunStates:
-        ranks = self._opening.resolved()  # others once torch.distributed has been started
+        ranks = self._opening.resolved()  # they change when torch.distributed starts
         due, known = self._passes.now, self._run
         if known is None or known[0] != due or known[1].world_size != (ranks.world_size or 1):
             with self._opening.open() as sampler:
@@ -401,29 +398,28 @@ class SamplerDataset(IterableDataset[dict[str, Any]]):
         return known[1]
 
     def __getstate__(self) -> dict[str, Any]:
-        # A worker that is spawned knows nothing of torch.distributed.
-        here = dict.fromkeys(("_stands", "_sampler", "_counting"))
-        return {**self.__dict__, "_opening": self._opening.resolved(), **here}
+        # A spawned worker has no torch.distributed.
+        reset = dict.fromkeys(("_current", "_sampler", "_counting"))
+        return {**self.__dict__, "_opening": self._opening.resolved(), **reset}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._opening.path)!r})"
 
 
 class TokenDataset(SamplerDataset):
-    """The batches of a run over token shards, for ``DataLoader(dataset, batch_size=None, …)``.
+    """Yield the batches of a run over token shards, as ``SamplerDataset`` does for a corpus.
 
-    As ``SamplerDataset``, of ``TokenShards``: a batch is a dict of int32 tensors of shape (rows,
-    width), ``input_ids``, ``attention_mask``, ``position_ids`` and ``document_ids``, with
-    ``source``, a list of str, ``row``, a tensor (and ``bucket`` with ``by_bucket=True``), and
-    ``step``.
+    A batch is a dict. ``input_ids``, ``attention_mask``, ``position_ids`` and ``document_ids`` are
+    int32 tensors of shape (rows, width). ``source`` is a list of str, ``row`` a tensor, and
+    ``step`` an int. ``by_bucket=True`` adds ``bucket``.
 
     Args:
-        folder: Of token shards. It is opened where and when the dataset is iterated.
+        folder: The folder of token shards. The process that iterates the dataset opens it.
         split: As for ``TokenShards.sampler``.
-        rank: Which of the ranks this is; by default that of ``torch.distributed``, else 0.
-        world_size: Number of ranks; by default that of ``torch.distributed``, else 1.
+        rank: Number of this rank. Default: from ``torch.distributed``, otherwise 0.
+        world_size: Number of ranks. Default: from ``torch.distributed``, otherwise 1.
         cache: As for ``TokenShards``.
-        arguments: All others are those of ``TokenShards.sampler``.
+        arguments: Further arguments of ``TokenShards.sampler``.
 
     Raises:
         SamplerError: ``TokenShards.sampler`` has no such argument.

@@ -1,7 +1,7 @@
-"""Hand batches from workers to the trainer: as Arrow, made into lists and tensors over there."""
+"""Move batches from workers to the trainer as Arrow; the trainer makes lists and tensors."""
 
-# A DataLoader goes through every string of a dict or list, which takes longer than all the rest. A
-# tensor would need a connection to the worker, so numbers are Arrow too.
+# A DataLoader walks through every string of a dict or list, which is the slowest part. A tensor
+# needs a connection to the worker, so numbers are Arrow too.
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from duckplets.samples.batch import Batch
 
 
 class WholeBatch(dict[str, Any]):
-    """A batch as a dict of lists and tensors. A DataLoader may not make batches of it."""
+    """A batch as a dict of lists and tensors. A DataLoader must not batch it again."""
 
     @classmethod
     def of(cls, batch: Batch) -> WholeBatch:
-        """Return a batch as such a dict."""
+        """Return a batch as a dict."""
         names = batch.keys()
         return cls({name: _values(batch, name) for name in names}, step=batch.step)
 
     def pin_memory(self) -> WholeBatch:
-        """Return the batch with its tensors in memory that is pinned; a DataLoader asks for it."""
+        """Return the batch with tensors in pinned memory; a DataLoader calls it."""
         return WholeBatch(
             {k: v.pin_memory() if isinstance(v, torch.Tensor) else v for k, v in self.items()}
         )
 
 
 class HandedOver:
-    """A batch that a worker yields; it arrives as a dict, and a ``collate_fn`` may read it."""
+    """A batch of a worker; it arrives as a dict, and a ``collate_fn`` may read it."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._rows = batch.table  # gathered now: what pickles it is another thread, and later
+        self._rows = batch.table  # gathered now: another thread pickles it later
 
     @cached_property
     def _dict(self) -> WholeBatch:
@@ -70,11 +70,11 @@ def _arrived(schema: bytes, rows: list[bytes], step: int, position: int) -> Whol
 
 
 class Batches(Iterator[Any]):
-    """One iteration. At its end, or when it is dropped, nothing of it stays open."""
+    """One iteration; it closes its sampler at the end, and when it is deleted."""
 
-    def __init__(self, sampler: Sampler, stands: dict[str, Any], *, hands_over: bool) -> None:
+    def __init__(self, sampler: Sampler, state: dict[str, Any], *, hands_over: bool) -> None:
         self._sampler = sampler
-        self._stands = stands
+        self._state = state
         self._hands_over = hands_over
 
     def __next__(self) -> WholeBatch | HandedOver:
@@ -83,15 +83,15 @@ class Batches(Iterator[Any]):
         except BaseException:
             self._sampler.close()
             raise
-        self._stands["position"] = self._sampler.position
+        self._state["position"] = self._sampler.position
         return HandedOver(batch) if self._hands_over else WholeBatch.of(batch)
 
 
 def _values(batch: Batch, name: str) -> Any:
-    """Return a column as a tensor if it is of numbers, else as a list."""
+    """Return a column of numbers as a tensor, another column as a list."""
     column = batch.column(name)
     if pa.types.is_fixed_size_list(column.type) and len(column):
-        # Arrow hands its memory over as it is: these are vectors, and a batch has its own.
+        # Vectors need no copy: each batch has its own Arrow memory.
         return torch.from_dlpack(numbers_of(column)).view(len(column), -1)
     if pa.types.is_integer(column.type):
         column = column.fill_null(-1)
@@ -103,11 +103,10 @@ def _values(batch: Batch, name: str) -> Any:
 
 def _refuse_to_collate(batches: Sequence[Any], **_: Any) -> NoReturn:
     raise SamplerError(
-        f"SamplerDataset yields whole batches, and this DataLoader makes batches of "
-        f"{len(batches)} of them: give it batch_size=None, as in DataLoader(dataset, "
-        f"batch_size=None), and the size to SamplerDataset(…, batch_size=…)"
+        f"SamplerDataset yields whole batches, and this DataLoader combines {len(batches)} of "
+        f"them: use DataLoader(dataset, batch_size=None) and SamplerDataset(…, batch_size=…)"
     )
 
 
-# How torch is told of types that it does not know (torch.utils.data.default_collate says it).
+# Register types with torch, as the documentation of torch.utils.data.default_collate shows.
 default_collate_fn_map.update(dict.fromkeys((WholeBatch, HandedOver), _refuse_to_collate))
