@@ -109,7 +109,7 @@ def advise(
             found = questions(sample.database, "test", recipe=by, source=source, is_all=True)
         if not found.queries or anchors + len(found.queries) < LEAST:
             raise EmptyPoolError(
-                f"too few anchors: {anchors:,} of train to learn from, and {len(found.queries):,} "
+                f"too few to tell: {anchors:,} of train to learn from, and {len(found.queries):,} "
                 f"of other families as queries; advise needs {LEAST}"
             )
         plans = Plans(sample, open_recipe, subject.sources, words)
@@ -150,9 +150,25 @@ def _advice(halving: Halving, run: dict[str, Any], **facts: Any) -> Advice:
     if not found:
         raise EmptyPoolError(f"{halving.cut_short} before two arms ended; give more seconds")
     found.sort(key=lambda arm: (-arm.batches, -arm.difference))
-    best = next((arm for arm in found if arm.arm != IN_BATCH), found[0])
-    sure = float((draws[best.arm] > 0).mean())
-    gain = sure >= SURE and min(best.by_seed) > 0
+    others = [arm for arm in found if arm.arm != IN_BATCH] or found
+    top, sure = others[0], {arm.arm: float((draws[arm.arm] > 0).mean()) for arm in others}
+    equal = [
+        arm
+        for arm in others
+        if arm.batches == top.batches and sure[arm.arm] >= SURE and min(arm.by_seed) > 0
+        if (draws[top.arm] > draws[arm.arm]).mean() < SURE
+    ]
+    gain, notes = bool(equal), facts.pop("notes")
+    # among arms of equal gain, more negatives gain more in a longer training
+    best = max(
+        equal, key=lambda arm: getattr(ARMS[arm.arm].get("negatives"), "num", 0), default=top
+    )
+    if best is not top:
+        found.sort(key=lambda arm: arm is not best)
+        notes += (
+            f"{top.arm} has {top.difference:+.1f}. Queries do not separate it from {best.arm}, "
+            f"and more negatives gain more in a longer training.",
+        )
     recommended = best.arm if gain else IN_BATCH
     way = next((way for way in _FIRST if way in str(ARMS[recommended])), "")
     head = [f"Recommended by duckplets advise: {recommended}.", *([_FIRST[way]] if way else [])]
@@ -162,7 +178,8 @@ def _advice(halving: Halving, run: dict[str, Any], **facts: Any) -> Advice:
         families=len({*families}),
         recommended=recommended,
         gain=gain,
-        sure=sure,
+        sure=sure[best.arm],
+        notes=notes,
         run=run_file.brief(run | {**ARMS[recommended]}, head),
         cut_short=halving.cut_short,
         work=halving.spent,

@@ -28,7 +28,7 @@ IN_BATCH, SEEDS, INTERRUPTED = "in-batch", (1, 2), "interrupted"
 UNITS = 200_000_000  # tokens times dimension that a processor trains in a second
 MOST_BATCH, LEAST_BATCH = 256, 16
 
-_STAGES = ((100, 8), (200, 4), (400, 3))  # batches, and the arms that train up to there
+_STAGES = ((100, 8), (200, 5), (400, 4))  # batches, and the arms that train up to there
 _LEAST, _TEXTS = 10, 4  # least batches of a stage; texts of a sample, about
 _AT, _TOGETHER = 10, 64  # counted ranks; queries ranked together
 _UNCUT = -1000.0  # a margin that excludes no candidate

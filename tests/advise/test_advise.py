@@ -239,7 +239,7 @@ def test_too_little_to_tell_is_said(tmp_path):
     same = {"q": lambda row: "one question", "a": lambda row: "one answer"}
     for number, (count, changed, why) in enumerate(
         [
-            (100, {}, "too few anchors: .* advise needs 200"),
+            (100, {}, "too few to tell: .* advise needs 200"),
             (300, {"g": lambda row: "one"}, "no anchor can be tried: .*one family"),
             (
                 300,
@@ -263,7 +263,7 @@ def test_too_little_to_tell_is_said(tmp_path):
         corpus.split()
         with pytest.raises(SamplerError, match="seconds=0"):
             corpus.advise(seconds=0)
-    assert "too few anchors" in error("advise", tmp_path / "0.duckdb")
+    assert "too few to tell" in error("advise", tmp_path / "0.duckdb")
 
 
 def test_long_texts_other_scripts_and_no_families_are_no_obstacle(tmp_path):
