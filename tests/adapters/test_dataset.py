@@ -156,7 +156,7 @@ def test_arguments_are_checked_where_they_are_given(corpus_path):
 def test_batches_of_batches_are_refused(corpus_path, workers, columns):
     dataset = SamplerDataset(corpus_path, **COMMON, columns=columns)
     batches = torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=workers)
-    assert_refused(batches, dp.SamplerError, r"give it batch_size=None, as in DataLoader\(")
+    assert_refused(batches, dp.SamplerError, r"use DataLoader\(dataset, batch_size=None")
     dataset.set_epoch(0)
     own = torch.utils.data.DataLoader(dataset, batch_size=4, collate_fn=list)
     assert [batch["step"] for batch in next(iter(own))] == [0, 1, 2, 3]
