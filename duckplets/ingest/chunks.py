@@ -247,7 +247,7 @@ def append_sections(
         if rows["text"].null_count:
             rows = rows.filter(rows["text"].is_valid())
     tokens, chunks = _cut(rows, chunking, first_key, _label(database, rows))
-    for name, values in texts.add(rows["text"]).items() if texts is not None else ():
+    for name, values in texts.add(rows).items() if texts is not None else ():
         rows = rows.append_column(name, values)
     rows = rows.append_column("token_count", pa.array(tokens))
     rows = rows.append_column("plain", unaccented(rows["text"].combine_chunks()))

@@ -34,7 +34,6 @@ from duckplets.sources.paths import local_files
 
 INSTEAD = "leave out in_place=True (--in-place)"
 _SERVED = "a snapshot copies none of them, and runs read them there"
-_READ_BACK = 200_000  # sections compared at a time
 _WORTH_TELLING = 1_000  # records
 _GLOB = frozenset("*?[")  # pattern characters of DuckDB
 _OWN = frozenset({"filename", "file_row_number", "file_index"})  # columns added by DuckDB
@@ -161,14 +160,13 @@ class Placing:
     def __init__(self, database: Database, found: Sequence[tuple[PlacedFile, int, int]]) -> None:
         self._database = database
         self._files = [file for file, *_ in found]
-        self._counts = np.array([rows for _, rows, _ in found], np.int64)
         self._copied = sum(copied for *_, copied in found)
-        self._starts = np.cumsum(self._counts) - self._counts
-        self._placed = 0  # records so far
+        counts = np.array([rows for _, rows, _ in found], np.int64)
+        self._starts = np.cumsum(counts) - counts
         self._keys = np.zeros(len(found), np.int32)
-        self._first = 0  # first key of new files
+        self._first_section: int | None = None  # key
         self._gone: list[int] = []  # keys of changed files
-        self._sums: dict[int, tuple[int, int]] = {}  # texts by file, and the sum of their hashes
+        self._sums = (0, 0)  # number of new texts, and the sum of their hashes
 
     def begin(self, source_id: int, *, is_known: bool, remap: bool) -> None:
         """Record the files of a source, in a transaction.
@@ -201,10 +199,9 @@ class Placing:
                 "the texts of this source are in the corpus: give remap=True (--remap), which "
                 f"reads all of it anew, or {INSTEAD}"
             )
-        self._first = last + 1
         # Files with equal columns get adjacent keys: one branch of the view reads them.
         fresh = sorted(set(self._files) - known.keys(), key=lambda f: (f.columns, f.path))
-        keys = known | {file: self._first + i for i, file in enumerate(fresh)}
+        keys = known | {file: last + 1 + i for i, file in enumerate(fresh)}
         self._keys[:] = [keys[file] for file in self._files]
         if fresh:
             new_files = pa.Table.from_pylist([file.row(keys[file]) for file in fresh])
@@ -220,41 +217,37 @@ class Placing:
         """Return file and row of rows by number, from 1."""
         numbers = rows.to_numpy() - 1
         at = np.searchsorted(self._starts, numbers, "right") - 1
-        self._placed += len(numbers)
         return {"file_key": self._keys[at], "file_row": numbers - self._starts[at]}
 
     def note(self, sections: pa.Table) -> None:
-        """Add up hashes of texts that are stored, to be compared with those in the files."""
-        table = sections.select(["file_key", "file_row", "heading", "text"])
-        with self._database.registered(new_sections=table):
-            for key, texts, total in self._database.run("ingest/external_text/sums"):
-                before = self._sums.get(int(key), (0, 0))
-                self._sums[int(key)] = before[0] + texts, before[1] + int(total)
+        """Add up the hashes of texts that are stored, for ``finish``."""
+        if not sections.num_rows:
+            return
+        with self._database.registered(new_sections=sections.select(["section_key", "text"])):
+            texts, total = self._database.run("ingest/external_text/sum_new")[0]
+        self._sums = self._sums[0] + texts, self._sums[1] + total
+        if self._first_section is None:
+            self._first_section = sections["section_key"][0].as_py()
 
     def finish(self) -> None:
-        """Forget what changed files had, and read every text back."""
-        from duckplets.ingest.sections_view import refresh, sums
+        """Forget the texts of changed files, and compare all new texts with their files."""
+        from duckplets.ingest.sections_view import refresh
 
         if self._gone:
             gone = {"gone": self._gone}
             for step in ("mark_lost", "empty_lost", "forget_files"):
                 self._database.run(f"ingest/external_text/{step}", gone)
             refresh(self._database)
+        first = {"first": self._first_section}
         try:
-            # Each file is read once, in order; where it has further texts, such as blank ones, they
-            # are read section by section.
-            every_row = bool(self._counts[self._keys >= self._first].sum() == self._placed)
-            found = sums(self._database, self._first, every_row=every_row)
-            noted = {key: of for key, of in self._sums.items() if key >= self._first}
-            is_same = bool(found) and {key: of for key, of in found.items() if of[0]} == noted
-            wrong = None if is_same else next(self._wrong(), None)
+            if self._sums != self._database.run("ingest/external_text/sum_stored", first)[0]:
+                record = self._database.run("ingest/external_text/wrong", first)[0][0]
+                raise SourceError(
+                    f"the texts of record {shown(repr(record))} are read from their file otherwise "
+                    f"than they came; {INSTEAD}"
+                )
         except QueryError as error:
             raise SourceError(f"texts cannot be left in place: {error}; {INSTEAD}") from error
-        if wrong is not None:
-            raise SourceError(
-                f"the texts of record {shown(repr(wrong))} are read from their file otherwise than "
-                f"they came; {INSTEAD}"
-            )
         external_files.check(self._database)
 
     def corpus_size(self) -> int:
@@ -273,13 +266,3 @@ class Placing:
             f"corpus grew by {size(grown)}, {grown / added:,.0f} bytes a record, whatever the "
             f"length of its texts; {how}"
         ]
-
-    def _wrong(self) -> Iterator[str]:
-        """Yield records whose texts read back differently."""
-        low, last = self._database.run("ingest/external_text/ends", {"first": self._first})[0]
-        while low is not None and low <= last:
-            span = {"first": self._first, "low": low, "high": low + _READ_BACK - 1}
-            count, record = self._database.run("ingest/external_text/wrong", span)[0]
-            if count:
-                yield str(record)
-            low += _READ_BACK

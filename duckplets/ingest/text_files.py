@@ -35,7 +35,10 @@ from duckplets.ingest import sections_view
 _ROWS = 20_000  # of a row group: PyArrow makes one page of so many
 _BYTES = 64_000_000  # of the same, but for a single longer text
 _FULL = 1_000_000_000  # bytes of a file, after which the next one begins
-_SCHEMA = pa.schema([pa.field("text", pa.string(), nullable=False)])
+_KEY, _TEXT = "section_key", "text"
+_SCHEMA = pa.schema(
+    [pa.field(_KEY, pa.int64(), nullable=False), pa.field(_TEXT, pa.string(), nullable=False)]
+)
 _COLUMNS = [[None, "text", False]]  # in ``placed_files``: this column, whatever the heading
 _KIND = re.compile(r"texts-[0-9a-f]{32}\.parquet")
 
@@ -57,23 +60,25 @@ class _TextFile:
             _SCHEMA.with_metadata({"duckplets": self.path.stem}),  # no two footers are equal
             compression="none",
             use_dictionary=False,
-            write_statistics=False,
+            column_encoding={_KEY: "DELTA_BINARY_PACKED"},
+            write_statistics=[_KEY],  # a look-up skips row groups
             data_page_size=1 << 30,
         )
 
-    def add(self, texts: pa.Array) -> Integers:
-        """Write texts and return the first byte of each."""
-        sizes = pc.binary_length(texts).to_numpy().astype(np.int64) + 4
-        ends, places = np.cumsum(sizes), np.empty(len(texts), np.int64)
+    def add(self, sections: pa.Table) -> Integers:
+        """Write keys and texts, and return the first byte of each text."""
+        sizes = pc.binary_length(sections[_TEXT]).to_numpy().astype(np.int64) + 4
+        ends, places = np.cumsum(sizes), np.empty(len(sizes), np.int64)
         low = 0
-        while low < len(texts):
+        while low < len(sizes):
             before = ends[low] - sizes[low]
             most = int(np.searchsorted(ends, before + _BYTES, "right"))
             high = max(low + 1, min(low + _ROWS, most))
-            self._writer.write_table(pa.table([texts[low:high]], _SCHEMA), high - low)
+            self._writer.write_table(sections[low:high], high - low)
+            # The texts are the last column of a row group.
             places[low:high] = self.sink.tell() - ends[high - 1] + ends[low:high] - sizes[low:high]
             low = high
-        self.rows += len(texts)
+        self.rows += len(sizes)
         return places + 4
 
     def close(self) -> external_files.FileState:
@@ -121,12 +126,13 @@ class TextFiles:
         now = 0 if self._file is None else int(self._file.sink.tell())
         return now + sum(int(row["size"]) for row in self._done)
 
-    def add(self, texts: pa.ChunkedArray) -> dict[str, pa.Array]:
-        """Return the columns of where texts lie now; none of those that stay inside."""
-        self._left -= texts.nbytes
-        if self._left >= 0 or not len(texts):
+    def add(self, sections: pa.Table) -> dict[str, pa.Array]:
+        """Return columns with the places of texts; none if the texts stay inside."""
+        size = sections[_TEXT].nbytes
+        self._left -= size
+        if self._left >= 0 or not size:
             return {}
-        self.written += texts.nbytes
+        self.written += size
         folder = folder_of(self._database)
         try:
             with naming(folder):
@@ -136,7 +142,7 @@ class TextFiles:
                     self._key = max(int(last), self._key) + 1
                     self._file = _TextFile(folder)
                 first = self._file.rows
-                place = self._file.add(texts.combine_chunks().cast(pa.string()))
+                place = self._file.add(sections.select([_KEY, _TEXT]).cast(_SCHEMA))
                 key = np.full(len(place), self._key, np.int32)
                 if self._file.sink.tell() > _FULL:
                     self._finish()
@@ -208,10 +214,10 @@ def compact(new: Database, corpus: Path) -> None:
             file, first = _TextFile(folder), 0
             try:
                 for group in range(old.num_row_groups):
-                    texts = old.read_row_group(group)["text"].combine_chunks()
-                    low, high = np.searchsorted(kept, [first, first + len(texts)])
-                    file.add(texts.take(column(kept[low:high] - first)))
-                    first += len(texts)
+                    sections = old.read_row_group(group)
+                    low, high = np.searchsorted(kept, [first, first + len(sections)])
+                    file.add(sections.take(column(kept[low:high] - first)))
+                    first += len(sections)
                 state = file.close()
             except OSError as error:
                 raise _unwritten(error) from error

@@ -422,7 +422,7 @@ def test_texts_that_the_file_has_otherwise_are_refused(tmp_path, monkeypatch, ch
     rows = plain_rows(40)
     rows[7]["other"] = " " if blank else "not blank"
     files = [write(tmp_path / f"{i}.parquet", part) for i, part in enumerate((rows, rows[:0]))]
-    finish, asked = Placing.finish, []
+    finish = Placing.finish
 
     def changed(placing):
         one, other = rows[10], rows[11]
@@ -437,8 +437,6 @@ def test_texts_that_the_file_has_otherwise_are_refused(tmp_path, monkeypatch, ch
 
     monkeypatch.setattr(Placing, "finish", changed)
     monkeypatch.setattr(external_files, "check", lambda database: None)
-    wrong = Placing._wrong
-    monkeypatch.setattr(Placing, "_wrong", lambda self: asked.append(1) or wrong(self))
     with dp.Corpus(tmp_path / "c.duckdb") as corpus:
         options = dp.IngestOptions(in_place=True)
         given = {"anchor": "title", "positive": "body", "context": "other?", "id": "id"}
@@ -446,8 +444,6 @@ def test_texts_that_the_file_has_otherwise_are_refused(tmp_path, monkeypatch, ch
         if change == "none":
             report = corpus.ingest(source, name="n", progress=False, options=options)
             assert report.added == 26
-            # Sections are looked at one by one only where files have other texts as well.
-            assert bool(asked) is blank
         else:
             with pytest.raises(
                 dp.errors.SourceError, match=r"record 'n/k10' are read .* otherwise"
