@@ -138,7 +138,7 @@ def remove(corpus: Path, source: str, yes: bool = False) -> None:
     say(f"what no run needs is still in the file; to free it: {way}")
 
 
-@command("corpus.maintenance:prepare", only="clean")
+@command("corpus.maintenance:prepare", only="clean rewrite")
 def prepare(corpus: Path, compact: bool = False, recipes: Path | None = None, **given: Any) -> None:
     """Make the snapshot of a corpus, store recipes, or compact it.
 
@@ -156,6 +156,7 @@ def prepare(corpus: Path, compact: bool = False, recipes: Path | None = None, **
         duckplets prepare faq.duckdb
         duckplets prepare faq.duckdb --recipes recipes.toml
         duckplets prepare faq.duckdb --compact --clean
+        duckplets prepare faq.duckdb --rewrite
     """
     from duckplets.corpus.status_text import fit
 
@@ -168,9 +169,11 @@ def prepare(corpus: Path, compact: bool = False, recipes: Path | None = None, **
     if compact:
         with corpus_at(corpus) as opened:
             output.show(opened.compact())
-    with corpus_at(corpus, read_only=True) as opened:
+    with corpus_at(corpus, read_only="rewrite" not in given) as opened:
         report = opened.prepare(**given)
     output.show(report)
+    if report.rewritten:
+        say(f"the texts lie in {corpus.stem}.texts beside the corpus: copy and move both")
     say(fit(report.bytes, report.memory_available, report.reads_per_s))
 
 

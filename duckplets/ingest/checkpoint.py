@@ -216,7 +216,7 @@ def _end(database: Database, name: str, version: int) -> None:
 
 def discard(database: Database, found: Unfinished) -> int:
     """Delete what an unfinished ingest has stored; return the number of records."""
-    from duckplets.ingest.sections_view import refresh
+    from duckplets.ingest.sections_view import forget_unused
 
     of_source = {"source_id": found.source_id, "unpublished": UNPUBLISHED}
     of_name = {"name": found.name, "unpublished": UNPUBLISHED}
@@ -228,6 +228,5 @@ def discard(database: Database, found: Unfinished) -> int:
         database.run("ingest/checkpoint/discard_source", of_source)
         database.run("ingest/checkpoint/discard_quarantine", of_name)
         database.run("ingest/checkpoint/forget", {"name": found.name})
-        if database.run("ingest/external_text/forget_unused")[0][0]:
-            refresh(database)
+        forget_unused(database)
     return int(records.num_rows)

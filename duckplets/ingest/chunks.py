@@ -323,8 +323,7 @@ def _store_anew(database: Database, chunking: Chunking) -> int:
             first_key = append_sections(database, chunking, table, first_key, texts=texts)
             done += rows.num_rows
         texts.close()
-        if database.run("ingest/external_text/forget_unused")[0][0]:
-            sections_view.refresh(database)
+        sections_view.forget_unused(database)
     finally:
         texts.drop()
         reader.close()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -260,7 +260,11 @@ class Placing:
         if added < _WORTH_TELLING or grown <= 0:
             return []  # DuckDB allocates blocks
         files = {file.path: file.state.size for file in self._files}
-        how = f"a snapshot copies {size(self._copied)} of them" if self._copied else _SERVED
+        how = _SERVED
+        if self._copied:
+            corpus = shown(Path(str(self._database.path)).name)
+            how = f"a snapshot copies {size(self._copied)} of them, "
+            how += f"unless duckplets prepare {corpus} --rewrite stores them for runs"
         return [
             f"texts stay in {counted(len(files), 'file')} of {size(sum(files.values()))}; the "
             f"corpus grew by {size(grown)}, {grown / added:,.0f} bytes a record, whatever the "

@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,16 @@ from duckplets.base.columns import column
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files
 from duckplets.db.database import Database
+from duckplets.db.queries import query
 from duckplets.errors import ChangedFileError, QueryError
-from duckplets.ingest import sections_view
+from duckplets.ingest import checkpoint, sections_view
+from duckplets.sources.formats.columnar import opened
+from duckplets.sources.formats.parquet_places import copied_bytes
 
 _ROWS = 20_000  # of a row group: PyArrow makes one page of so many
 _BYTES = 64_000_000  # of the same, but for a single longer text
 _FULL = 1_000_000_000  # bytes of a file, after which the next one begins
+_READ = 4_096  # sections that ``rewrite`` reads at a time
 _KEY, _TEXT = "section_key", "text"
 _SCHEMA = pa.schema(
     [pa.field(_KEY, pa.int64(), nullable=False), pa.field(_TEXT, pa.string(), nullable=False)]
@@ -201,6 +205,39 @@ def _own(database: Database) -> Iterator[tuple[int, str]]:
     for key, source_id, path, *_ in database.run("ingest/external_text/files"):
         if source_id == _NO_SOURCE:
             yield key, path.removeprefix(external_files.OWN)
+
+
+def copied(database: Database) -> list[int]:
+    """Return the keys of users' files with texts that a snapshot has to copy."""
+    external_files.check(database)
+    found, corpus = [], Path(str(database.path))
+    for key, source_id, path, *_, columns in database.run("ingest/external_text/files"):
+        if source_id != _NO_SOURCE:
+            with opened(Path(external_files.located(path, corpus))) as parquet:
+                if copied_bytes(parquet, [name for _, name, _ in json.loads(columns)]):
+                    found.append(key)
+    return found
+
+
+def rewrite(database: Database, keys: list[int]) -> int:
+    """Move the texts of users' files to files of the corpus; return their bytes."""
+    checkpoint.sweep(database)
+    texts, places = TextFiles(database, 0), []
+    try:
+        # The reader sees the state before the transaction. On one thread it keeps the order.
+        with database.one_thread(), database.transaction(), closing(database.cursor()) as reader:
+            statement = query("ingest/text_files/texts")
+            for found in reader.stream(statement, {"keys": keys}, rows=_READ):
+                place = texts.add(pa.Table.from_batches([found]))
+                places.append(pa.table({_KEY: found[_KEY], **place}))
+            if places:
+                with database.registered(moved=pa.concat_tables(places)):
+                    database.run("ingest/text_files/set_places")
+            texts.close()
+            sections_view.forget_unused(database)
+    finally:
+        texts.drop()
+    return texts.written
 
 
 def compact(new: Database, corpus: Path) -> None:

@@ -331,6 +331,14 @@ def clean(database: Database, pinned: Collection[int] | None) -> None:
             manifest.write(path)
 
 
+def forget(database: Database) -> None:
+    """Remove the snapshot: the next one is made of all texts."""
+    folder = _beside(database)
+    if folder.exists():
+        with _folder(folder).locked():
+            (folder / MANIFEST).unlink(missing_ok=True)
+
+
 def verify(folder: Path) -> Iterator[str]:
     """Yield differences between a snapshot's bytes and its manifest."""
     return _folder(folder).verify()

@@ -30,3 +30,19 @@ FROM (
     WHERE file_key = $file_key
 ) AS numbered
 WHERE stored_sections.section_key = numbered.section_key
+
+-- name: texts
+-- The sections whose texts lie in some files, with their texts.
+-- Parameters: $keys (of the files).
+-- Rows: in any order.
+SELECT section_key, text
+FROM sections
+WHERE
+    section_key IN (SELECT section_key FROM stored_sections WHERE list_contains($keys, file_key))
+
+-- name: set_places
+-- Set the new places of texts (Arrow moved: section_key, file_key, file_row).
+UPDATE stored_sections
+SET file_key = moved.file_key, file_row = moved.file_row, item = NULL
+FROM moved
+WHERE stored_sections.section_key = moved.section_key
