@@ -116,7 +116,7 @@ def prepare(
         ChangedFileError: ``rewrite``, and a file left in place has changed.
     """
     from duckplets.corpus.snapshots import fit
-    from duckplets.ingest import text_files
+    from duckplets.ingest import checkpoint, text_files
     from duckplets.serving import snapshot
     from duckplets.vectors import opened as vectors
 
@@ -126,6 +126,7 @@ def prepare(
     before, rewritten = _sizes(folder), 0
     if rewrite:
         with database.changing("rewrite texts of"):
+            checkpoint.sweep(database)
             if keys := text_files.copied(database):
                 snapshot.forget(database)  # it has a copy of these texts
                 rewritten = text_files.rewrite(database, keys)

@@ -64,7 +64,7 @@ def current_chunking(database: Database) -> Chunking:
 def changed_chunking(database: Database, fields: Mapping[str, Any]) -> Chunking:
     """Return the settings of the chunks with some changed.
 
-    The length of a summary follows that of a window, unless it was chosen.
+    The length of a summary follows the length of a window, unless it was chosen.
     """
     settings = _settings(database)
     settings.pop("fingerprint", None)
@@ -154,7 +154,7 @@ def chunk(corpus: CorpusFile, /, chunking: Chunking | None = None, **fields: Any
 
     Raises:
         ChunkingError: A setting is wrong, a preprocessor or chunker is not registered or
-            failed, or texts would be cleaned otherwise while an ingest is unfinished.
+            failed, or preprocessors change while an ingest is unfinished.
     """
     if chunking is not None and fields:
         raise ChunkingError(f"{min(fields)}=: give it to Chunking(…), or leave Chunking(…) out")
@@ -237,8 +237,8 @@ def append_sections(
 ) -> int:
     """Store sections with their chunks, numbered from a key; return the next chunk key.
 
-    Of a dropped section, whose text is null, only the ``original`` is stored. ``stored`` is called
-    with the sections and chunks. Texts go to ``texts`` if they are many.
+    A dropped section has a null text: only its ``original`` is stored. ``stored`` is called with
+    the sections and chunks. ``texts`` decides which texts lie in files.
     """
     originals = None
     if "original" in rows.column_names:

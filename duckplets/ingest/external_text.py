@@ -1,7 +1,7 @@
 """Leave texts in their Parquet files, and record where each one is.
 
-files ─checked: what is read must be what stands there→ placed_files, the view sections
-rows ─places→ stored_sections ─at the end→ read back through the view, and compared
+files ─columns of strings, state→ placed_files, the view sections
+rows ─places→ stored_sections ─at the end→ one sum of hashes, compared with that of the view
 
 The decision that matters: ``sections`` is a view that reads every text where it is, so statements
 that read texts are written once.
@@ -53,8 +53,8 @@ class PlacedFile(NamedTuple):
     def noted(cls, row: Sequence[Any]) -> PlacedFile:
         """Return one from its columns in ``placed_files``, from the path on."""
         path, size, modified, footer, columns = row
-        of = tuple((h, str(c), bool(is_list)) for h, c, is_list in json.loads(columns))
-        return cls(path, FileState(size, modified, footer), of)
+        found = tuple((h, str(c), bool(is_list)) for h, c, is_list in json.loads(columns))
+        return cls(path, FileState(size, modified, footer), found)
 
     def row(self, key: int) -> dict[str, Any]:
         """Return the columns to store, by name."""
@@ -85,8 +85,8 @@ def files_to_leave(
     makes += ["pii='redact'"] * (pii == "redact")
     if makes:
         raise SourceError(
-            f"{makes[0]} makes texts that are not in the files as they are, so they cannot stay "
-            f"there: do without it, or {INSTEAD}"
+            f"{makes[0]} changes texts, so they cannot stay in their files: leave it out, or "
+            f"{INSTEAD}"
         )
     corpus, found = Path(str(database.path)), []
     for file in local_files(source.path):
@@ -191,13 +191,13 @@ class Placing:
                 if not remap:
                     raise ChangedFileError(
                         f"{shown(file.path)} {why}, and texts of this source were left in it: put "
-                        f"it back, or give remap=True (--remap), which reads all of it anew"
+                        f"it back, or read all of it again with remap=True (--remap)"
                     )
                 self._gone.append(key)
         if is_known and not (has_files or remap):
             raise SourceError(
-                "the texts of this source are in the corpus: give remap=True (--remap), which "
-                f"reads all of it anew, or {INSTEAD}"
+                "the texts of this source are in the corpus: give remap=True (--remap) to read all "
+                f"of it again, or {INSTEAD}"
             )
         # Files with equal columns get adjacent keys: one branch of the view reads them.
         fresh = sorted(set(self._files) - known.keys(), key=lambda f: (f.columns, f.path))

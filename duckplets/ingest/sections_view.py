@@ -46,10 +46,10 @@ def refresh(database: Database, without: Collection[int] = ()) -> None:
     comments = database.run("ingest/external_text/comments")  # dropped with the old view
     database.rows(made.sql(dialect=DuckDB, comments=False))
     for name, comment in comments:
-        what = exp.to_table(_VIEW) if name is None else exp.column(name, table=_VIEW)
+        target = exp.to_table(_VIEW) if name is None else exp.column(name, table=_VIEW)
         kind, text = "VIEW" if name is None else "COLUMN", exp.Literal.string(comment)
-        told = exp.Comment(this=what, kind=kind, expression=text)
-        database.rows(told.sql(dialect=DuckDB))
+        statement = exp.Comment(this=target, kind=kind, expression=text)
+        database.rows(statement.sql(dialect=DuckDB))
 
 
 def forget_unused(database: Database) -> None:

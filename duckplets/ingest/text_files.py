@@ -3,8 +3,8 @@
 sections ─text files→ file, row and first byte of each text ─before the commit→ placed_files
 
 The decision that matters: the text is stored once, PLAIN and uncompressed. DuckDB reads it through
-the view ``sections``, and a run gathers it from the very file. Whatever file the corpus does not
-name is of an ingest that was killed, or of a corpus that was compacted since, and is removed.
+the view ``sections``, and a run gathers it from the same file. A writer removes files that the
+corpus does not name: a killed ingest or an earlier ``compact`` left them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from duckplets.db import external_files, files
 from duckplets.db.database import Database
 from duckplets.db.queries import query
 from duckplets.errors import ChangedFileError, QueryError
-from duckplets.ingest import checkpoint, sections_view
+from duckplets.ingest import sections_view
 from duckplets.sources.formats.columnar import opened
 from duckplets.sources.formats.parquet_places import copied_bytes
 
@@ -160,10 +160,10 @@ class TextFiles:
     def _finish(self) -> None:
         if self._file is not None:
             state, path = self._file.close(), self._file.path
-            of = {"size": state.size, "modified": state.modified, "footer": state.footer}
+            facts = {"size": state.size, "modified": state.modified, "footer": state.footer}
             where = external_files.OWN + path.name
             columns = json.dumps(_COLUMNS)
-            self._done.append({"file_key": self._key, "path": where, "columns": columns, **of})
+            self._done.append({"file_key": self._key, "path": where, "columns": columns, **facts})
             self._file = None
 
     def close(self) -> None:
@@ -221,7 +221,6 @@ def copied(database: Database) -> list[int]:
 
 def rewrite(database: Database, keys: list[int]) -> int:
     """Move the texts of users' files to files of the corpus; return their bytes."""
-    checkpoint.sweep(database)
     texts, places = TextFiles(database, 0), []
     try:
         # The reader sees the state before the transaction. On one thread it keeps the order.
@@ -241,19 +240,19 @@ def rewrite(database: Database, keys: list[int]) -> int:
 
 
 def compact(new: Database, corpus: Path) -> None:
-    """Write files anew, for the new file of a corpus, that have texts it does not keep."""
+    """Write files again that have texts without sections, for the new file of a corpus."""
     folder = files.beside(corpus, files.TEXTS)
     for key, name in _own(new):
-        kept = new.table("ingest/text_files/rows", {"file_key": key})["file_row"].to_numpy()
+        rows = new.table("ingest/text_files/rows", {"file_key": key})["file_row"].to_numpy()
         with _opened(folder / name, corpus) as old:
-            if len(kept) in (0, old.metadata.num_rows):
+            if len(rows) in (0, old.metadata.num_rows):
                 continue
             file, first = _TextFile(folder), 0
             try:
                 for group in range(old.num_row_groups):
                     sections = old.read_row_group(group)
-                    low, high = np.searchsorted(kept, [first, first + len(sections)])
-                    file.add(sections.take(column(kept[low:high] - first)))
+                    low, high = np.searchsorted(rows, [first, first + len(sections)])
+                    file.add(sections.take(column(rows[low:high] - first)))
                     first += len(sections)
                 state = file.close()
             except OSError as error:
@@ -269,8 +268,8 @@ def _opened(path: Path, corpus: Path) -> pq.ParquetFile:
         return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
         raise ChangedFileError(
-            f"{path} cannot be read, and has texts of {corpus.name}: the folder belongs to the "
-            f"corpus, so move or copy both, and put it back as it was"
+            f"{path} cannot be read, and has texts of {corpus.name}. The folder belongs to the "
+            f"corpus: move or copy both, and put it back as it was"
         ) from error
 
 

@@ -2,8 +2,8 @@
 
 sections, chunks as they are stored ─→ a file beside the corpus ─once published→ the snapshot
 
-Nothing is read back: the texts are in memory anyway. Whatever the corpus then has otherwise, such
-as records of a source that failed, shows in the counts, and the segment is made from the tables.
+Nothing is read back: the texts are in memory anyway. If the corpus has other texts in the end, for
+example because a source failed, the counts differ. Then the segment is made from the tables.
 """
 
 from __future__ import annotations

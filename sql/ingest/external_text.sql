@@ -4,8 +4,8 @@ SELECT section_key, record_key, position, role, heading, text, token_count, norm
 FROM _internal.stored_sections
 
 -- name: comments
--- The comments of the view `sections`, which making it anew erases.
--- Rows: one a column, and one for the view itself (name NULL).
+-- The comments of the view `sections`. A new view has none.
+-- Rows: one for each column, and one for the view itself (name NULL).
 SELECT column_name AS name, comment
 FROM duckdb_columns()
 WHERE database_name = current_database() AND table_name = 'sections' AND comment IS NOT NULL
@@ -31,9 +31,9 @@ JOIN cells ON cells.section_key = stored.section_key
 WHERE stored.file_key IS NOT NULL
 
 -- name: outside
--- The sections whose texts lie in files of users. The files have the same columns and adjacent
--- keys. duckplets/ingest/sections_view.py replaces `cells` with the rows of the files, `paths` with
--- the list of the files, `first_key`, `last_key` and `cell_text`, the text by heading.
+-- The sections whose texts lie in files of users, with the same columns and adjacent keys.
+-- duckplets/ingest/sections_view.py replaces `cells` (the rows of the files), `paths`, `first_key`,
+-- `last_key` and `cell_text` (by heading).
 SELECT
     stored.section_key,
     stored.record_key,
@@ -97,8 +97,8 @@ FROM sections
 WHERE section_key >= $first
 
 -- name: mark_lost
--- Let no run that is pinned to an earlier version take removed records for what they were: their
--- texts are gone with the files.
+-- Change the hash of records whose texts are gone with their files, so that runs pinned to earlier
+-- versions are refused.
 -- Parameters: $gone (keys of files).
 UPDATE records
 SET content_hash = 0

@@ -13,14 +13,14 @@ WHERE file_key = $file_key
 ORDER BY file_row
 
 -- name: move
--- A file has been written anew.
+-- Set the name of a file that was written again.
 -- Parameters: $file_key, $path, $size, $footer.
 UPDATE placed_files
 SET path = $path, size = $size, footer = $footer
 WHERE file_key = $file_key
 
 -- name: number_again
--- It has the texts of sections only, in the same order.
+-- Number its rows again: texts without sections are gone.
 -- Parameters: $file_key.
 UPDATE stored_sections
 SET file_row = numbered.file_row

@@ -99,7 +99,8 @@ MAPPINGS = [
 )
 def test_everything_is_as_with_the_texts_inside(tmp_path_factory, seed, counts, mapping, chunking):
     folder = tmp_path_factory.mktemp("both")
-    rows = [*rows_of(seed, sum(counts)), {**rows_of(seed, 1)[0], "id": "last", "body": "whole"}]
+    usable = {"id": "last", "title": "the last", "body": "whole", "other": "for any mapping"}
+    rows = [*rows_of(seed, sum(counts)), {**rows_of(seed, 1)[0], **usable}]
     parts = [rows[sum(counts[:i]) : sum(counts[: i + 1])] for i in range(len(counts))]
     parts[-1].append(rows[-1])
     files = [write(folder / f"{i}.parquet", part) for i, part in enumerate(parts)]
