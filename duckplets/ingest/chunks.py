@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _SECTIONS = 16_384  # sections a batch
 _CALLED = 2_048  # sections a batch, if each may have thousands of spans
 _RECORDS = 4_096  # records a batch, if sections are rebuilt
+_IN_NO_FILE = {"file_key": pa.int32(), "file_row": pa.int64(), "item": pa.int32()}
 _STEP = 16_384  # rows of an Arrow slice: DuckDB scans slices in parallel
 _SETTINGS: dict[str, Any] = {
     "max_tokens": range(1, MOST + 1),
@@ -249,13 +250,13 @@ def append_sections(
     tokens, chunks = _cut(rows, chunking, first_key, _label(database, rows))
     for name, values in texts.add(rows).items() if texts is not None else ():
         rows = rows.append_column(name, values)
+    if "file_key" not in rows.column_names:
+        for name, kind in _IN_NO_FILE.items():
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
     rows = rows.append_column("token_count", pa.array(tokens))
     rows = rows.append_column("plain", unaccented(rows["text"].combine_chunks()))
     with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
-        is_placed = "file_key" in rows.column_names
-        database.run(
-            "ingest/external_text/append" if is_placed else "ingest/records/append_sections"
-        )
+        database.run("ingest/records/append_sections")
         database.run("ingest/chunks/append")
     if stored is not None:
         stored(rows, chunks)

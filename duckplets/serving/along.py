@@ -77,8 +77,8 @@ class LaidAlong:
         self.chunks += chunks.num_rows
         self._characters += pc.sum(chunks["length"]).as_py() or 0
         self._size += sections["text"].nbytes
-        more = (n for n in (*places.COLUMNS, places.PLACE) if n in sections.column_names)
-        names = [*_SECTION, *more]
+        names = [*_SECTION, *places.COLUMNS]
+        names += [places.PLACE] * (places.PLACE in sections.column_names)
         self._waiting.append((sections.select(names), chunks.select(_CHUNK), trust))
         if self._layout is None and self._size < _BYTES:
             return

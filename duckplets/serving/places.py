@@ -60,9 +60,9 @@ class FilePlaces:
 
         None if none of them lies in such a file.
         """
-        if not set(COLUMNS).issubset(sections.column_names):
-            return None
         keys = sections["file_key"].fill_null(0).to_numpy()
+        if not keys.any():
+            return None
         if PLACE in sections.column_names:  # they have just been written there
             places = sections[PLACE].to_numpy()
             known, index = np.unique(keys, return_inverse=True)

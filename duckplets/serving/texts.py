@@ -219,17 +219,12 @@ class Layout:
         """
         every = np.arange(len(text))
         whole = byte_spans(text, every, np.zeros_like(every), np.full_like(every, -1))
-        if placed is None:
-            files, shift = (
-                np.zeros_like(every),
-                np.full_like(every, self._made.append(_data_of(text))),
-            )
-        else:
-            (files, places), (starts, sizes) = placed, whole
-            is_copied = files == 0
-            begin = self._made.append(_data_of(text.filter(column(is_copied))))
-            ends = np.cumsum(sizes * is_copied)
-            shift = np.where(is_copied, begin + ends - sizes, places) - starts
+        files, places = placed or (np.zeros_like(every), every)
+        starts, sizes = whole
+        is_copied = files == 0
+        copied = text if is_copied.all() else text.filter(column(is_copied))
+        ends = self._made.append(_data_of(copied)) + np.cumsum(sizes * is_copied)
+        shift = np.where(is_copied, ends - sizes, places) - starts
         at = np.searchsorted(sections["section_key"], chunks["section_key"])
         for table, columns, (starts, sizes), rows in (
             ("chunks", chunks, spans, at),

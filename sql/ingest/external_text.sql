@@ -72,18 +72,6 @@ INSERT INTO placed_files BY NAME
 SELECT file_key, $source_id AS source_id, path, size, modified, footer, columns
 FROM new_files
 
--- name: append
--- Append new_sections (Arrow), whose texts stay in their files; plain: as in records.
-INSERT INTO stored_sections BY NAME
-SELECT
-    section_key, record_key, position, role, heading, token_count, file_key, file_row, item,
-    md5_number_lower(
-        lower(CASE WHEN plain IS NULL THEN unaccented(trimmed) ELSE trimmed END)
-    ) AS normalised_hash
-FROM (SELECT *, trimmed(spaced) AS trimmed FROM (
-    SELECT *, single_spaced(coalesce(plain, text)) AS spaced FROM new_sections
-))
-
 -- name: sum_new
 -- The number of texts of new_sections (Arrow), and a sum of their hashes.
 SELECT count(*) AS texts, coalesce(sum(hash(section_key, text)), 0) AS total

@@ -17,10 +17,12 @@ WHERE
 GROUP BY sources.name, splits.split
 
 -- name: append_sections
--- Append new_sections (Arrow); plain: the text without accents, or NULL.
+-- Append new_sections (Arrow), without the texts that lie in files. `plain` is the text without
+-- accents, or NULL.
 INSERT INTO stored_sections BY NAME
 SELECT
-    section_key, record_key, position, role, heading, text, token_count,
+    section_key, record_key, position, role, heading, token_count, file_key, file_row, item,
+    CASE WHEN file_key IS NULL THEN text END AS text,
     md5_number_lower(
         lower(CASE WHEN plain IS NULL THEN unaccented(trimmed) ELSE trimmed END)
     ) AS normalised_hash
