@@ -173,7 +173,8 @@ def prepare(corpus: Path, compact: bool = False, recipes: Path | None = None, **
         report = opened.prepare(**given)
     output.show(report)
     if report.rewritten:
-        say(f"the texts lie in {corpus.stem}.texts beside the corpus: copy and move both")
+        folder = f"{corpus.name.removesuffix('.duckdb')}.texts"
+        say(f"the texts lie in {folder} beside the corpus: copy and move both")
     say(fit(report.bytes, report.memory_available, report.reads_per_s))
 
 

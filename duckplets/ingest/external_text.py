@@ -13,6 +13,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,9 +59,8 @@ class PlacedFile(NamedTuple):
 
     def row(self, key: int) -> dict[str, Any]:
         """Return the columns to store, by name."""
-        state = {name: getattr(self.state, name) for name in ("size", "modified", "footer")}
         columns = json.dumps(self.columns, ensure_ascii=False)
-        return {"file_key": key, "path": self.path, "columns": columns} | state
+        return {"file_key": key, "path": self.path, "columns": columns, **asdict(self.state)}
 
 
 def files_to_leave(
@@ -179,7 +179,7 @@ class Placing:
         from duckplets.ingest.sections_view import refresh
 
         known: dict[PlacedFile, int] = {}
-        last, has_files = 0, False
+        last, has_files, corpus = 0, False, Path(str(self._database.path))
         for key, of_source, *row in self._database.run("ingest/external_text/files"):
             last, file = key, PlacedFile.noted(row)
             if of_source != source_id:
@@ -187,7 +187,9 @@ class Placing:
             has_files = True
             if file in self._files:
                 known[file] = key
-            elif why := external_files.change(self._located(file), file.state):
+            elif why := external_files.change(
+                external_files.located(file.path, corpus), file.state
+            ):
                 if not remap:
                     raise ChangedFileError(
                         f"{shown(file.path)} {why}, and texts of this source were left in it: put "
@@ -209,9 +211,6 @@ class Placing:
                 self._database.run("ingest/external_text/add_files", {"source_id": source_id})
         if fresh or self._gone:
             refresh(self._database, self._gone)
-
-    def _located(self, file: PlacedFile) -> str:
-        return external_files.located(file.path, Path(str(self._database.path)))
 
     def places(self, rows: pa.Array) -> dict[str, Any]:
         """Return file and row of rows by number, from 1."""

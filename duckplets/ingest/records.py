@@ -154,33 +154,23 @@ def source_id_of(database: Database, name: str) -> int:
 
 
 def records_told(database: Database, source_id: int, version: int) -> list[str]:
-    """Return in words how pairs of a source are labelled, and which records had been removed."""
-    return [_labels_told(database, source_id), _came_back_told(database, source_id, version)]
-
-
-def _labels_told(database: Database, source_id: int) -> str:
-    """Return in words how pairs of a source are labelled; empty if they are not."""
+    """Return sentences on the labels of a source, and on removed records that came again."""
+    notes, of_version = [], {"source_id": source_id, "version": version}
     row = database.run("ingest/records/labels", {"source_id": source_id})[0]
     positive, negative, labelled, least, greatest = row
-    if not labelled:
-        return ""
-    if positive + negative == labelled:
-        return f"labels: {positive:,} positive, {negative:,} negative"
-    return (
-        f"labels: {labelled:,} grades from {least:g} to {greatest:g}; in triplets only what a "
-        f"condition over label asks for is a positive"
-    )
-
-
-def _came_back_told(database: Database, source_id: int, version: int) -> str:
-    """Return in words how many removed records of a source came again."""
-    of_version = {"source_id": source_id, "version": version}
-    if not (count := int(database.run("ingest/records/came_back", of_version)[0][0])):
-        return ""
-    return (
-        f"look: {counted(count, 'record')} that deduplicate(), decontaminate() or judge() had "
-        f"removed came in again with the source; run that again, or remove them from the source"
-    )
+    if labelled and positive + negative == labelled:
+        notes.append(f"labels: {positive:,} positive, {negative:,} negative")
+    elif labelled:
+        notes.append(
+            f"labels: {labelled:,} grades from {least:g} to {greatest:g}; in triplets only what a "
+            f"condition over label asks for is a positive"
+        )
+    if count := int(database.run("ingest/records/came_back", of_version)[0][0]):
+        notes.append(
+            f"look: {counted(count, 'record')} that deduplicate(), decontaminate() or judge() had "
+            f"removed came in again with the source; run that again, or remove them from the source"
+        )
+    return notes
 
 
 def current_version(database: Database) -> int:

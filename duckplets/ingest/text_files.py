@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -160,10 +161,10 @@ class TextFiles:
     def _finish(self) -> None:
         if self._file is not None:
             state, path = self._file.close(), self._file.path
-            facts = {"size": state.size, "modified": state.modified, "footer": state.footer}
             where = external_files.OWN + path.name
             columns = json.dumps(_COLUMNS)
-            self._done.append({"file_key": self._key, "path": where, "columns": columns, **facts})
+            row = {"file_key": self._key, "path": where, "columns": columns, **asdict(state)}
+            self._done.append(row)
             self._file = None
 
     def close(self) -> None:

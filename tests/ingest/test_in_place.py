@@ -276,7 +276,8 @@ def test_remap_reads_all_anew_from_files_that_changed_or_into_files(tmp_path):
         live, before = corpus.count(), table(corpus, "chunks")
         write(file, [*rows[5:-2], {**rows[-2], "title": "other"}, *rows[:5]], group=11)
         with pytest.raises(
-            dp.errors.ChangedFileError, match=r"has changed.*put it back, or read all of it again with remap=Tr"
+            dp.errors.ChangedFileError,
+            match=r"has changed.*put it back, or read all of it again with remap=Tr",
         ):
             ingested(corpus, source, **how)
         write(file, [{**rows[0], "title": None}], group=11)
