@@ -1,5 +1,6 @@
 -- name: records
--- The records of a split as of a version. The other statements read them as `split_records`.
+-- The records of a split as of a version, for the other statements. Comments must not name the
+-- words that are replaced below: a value with a line break would end the comment.
 -- Parameters: $split, $version.
 -- Rows: in any order.
 SELECT
@@ -29,8 +30,8 @@ GROUP BY records.record_key
 ORDER BY records.record_key
 
 -- name: given
--- The family of each record by a value, `family_value`, and the rank of the value. Records without
--- the value have no family.
+-- The family of each record by a value, and the rank of the value. Records without the value have
+-- no family.
 -- Rows: one a record with a value, by record_key.
 WITH found AS (
     SELECT record_key, (family_value) AS value
@@ -51,7 +52,7 @@ JOIN numbered USING (value)
 ORDER BY record_key
 
 -- name: read
--- A value of each record, `family_value`: as a text, as a number, and as a date in microseconds.
+-- A value of each record: as a text, as a number, and as a date in microseconds.
 -- Rows: one a record, by record_key.
 SELECT
     record_key, text, TRY_CAST(text AS DOUBLE) AS number,
