@@ -134,7 +134,7 @@ def remove(corpus: Path, source: str, yes: bool = False) -> None:
     say(f"rows that no run needs are still in the file; to remove them: {way}")
 
 
-@command("corpus.maintenance:prepare", only="clean")
+@command("corpus.maintenance:prepare", only="clean rewrite")
 def prepare(
     corpus: Path, compact: bool = False, recipes: Path | None = None, **settings: Any
 ) -> None:
@@ -154,6 +154,7 @@ def prepare(
         duckplets prepare faq.duckdb
         duckplets prepare faq.duckdb --recipes recipes.toml
         duckplets prepare faq.duckdb --compact --clean
+        duckplets prepare faq.duckdb --rewrite
     """
     from duckplets.corpus.status_text import fit
 
@@ -166,9 +167,12 @@ def prepare(
     if compact:
         with corpus_at(corpus) as opened:
             output.show(opened.compact())
-    with corpus_at(corpus, read_only=True) as opened:
+    with corpus_at(corpus, read_only="rewrite" not in settings) as opened:
         report = opened.prepare(**settings)
     output.show(report)
+    if report.rewritten:
+        folder = f"{corpus.name.removesuffix('.duckdb')}.texts"
+        say(f"the texts lie in {folder} beside the corpus: copy and move both")
     say(fit(report.bytes, report.memory_available, report.reads_per_s))
 
 

@@ -33,6 +33,7 @@ class PrepareReport(Reported):
         left_out: Splits whose pools it does not hold, and why.
         bytes: Bytes of all its files.
         freed: Bytes that ``clean`` removed.
+        rewritten: Bytes of texts that ``rewrite`` stored in files of the corpus.
         memory_available: Bytes of memory available; None if unknown.
         reads_per_s: Texts per second that its disk gives, measured if it exceeds the memory.
         seconds: Wall time.
@@ -46,6 +47,7 @@ class PrepareReport(Reported):
     left_out: dict[str, str]
     bytes: int
     freed: int
+    rewritten: int
     memory_available: int | None
     reads_per_s: int | None
     seconds: float
@@ -92,6 +94,7 @@ def prepare(
     /,
     *,
     clean: bool = False,
+    rewrite: bool = False,
     state: str | Path | Sequence[str | Path] = (),
     engine: Any = None,
     progress: Progress | bool | None = None,
@@ -102,21 +105,31 @@ def prepare(
 
     Args:
         clean: Remove files that neither the newest version nor a saved run needs.
+        rewrite: First store the texts of compressed files left in place in ``NAME.texts/``, next to
+            the corpus. Runs read them there, and the corpus no longer needs these files.
         state (FILE,…): State files of such runs, or one, other than the one beside the corpus.
         engine: What finds chunks in texts, as for ``mine``; this process reads and writes.
         progress: Called with sections done; True for a bar, None for one on a terminal.
 
     Raises:
-        ReadOnlyError: The folder cannot be written.
+        ReadOnlyError: The folder cannot be written, or ``rewrite`` and the corpus is read-only.
+        ChangedFileError: ``rewrite``, and a file left in place has changed.
     """
     from duckplets.corpus.snapshots import fit
+    from duckplets.ingest import checkpoint, text_files
     from duckplets.serving import snapshot
     from duckplets.vectors import opened as vectors
 
     started, database, version = time.monotonic(), corpus.database, corpus.version
     folder, chunking = snapshot.folder_of(corpus.path), chunking_of(database)
     files = states.state_paths(corpus.path, state)
-    before = _sizes(folder)
+    before, rewritten = _sizes(folder), 0
+    if rewrite:
+        with database.changing("rewrite texts of"):
+            checkpoint.sweep(database)
+            if keys := text_files.copied(database):
+                snapshot.forget(database)  # it has a copy of these texts
+                rewritten = text_files.rewrite(database, keys)
     try:
         with opened(engine) as by:
             if clean and folder.exists():
@@ -144,6 +157,7 @@ def prepare(
         left_out=left_out,
         bytes=made.manifest.size,
         freed=sum(before[path] for path in before.keys() - _sizes(folder).keys()) if clean else 0,
+        rewritten=rewritten,
         seconds=round(time.monotonic() - started, 3),
     )
 

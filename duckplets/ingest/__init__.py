@@ -1,1 +1,1 @@
-"""From rows to what a corpus stores: records, sections, chunks, splits and prefixes."""
+"""Turn rows into records, sections, chunks, splits and prefixes."""

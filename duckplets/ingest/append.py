@@ -29,7 +29,7 @@ _COLUMNS = (
 
 
 class Along(Protocol):
-    """What lays out texts while they are stored; see ``serving.along``."""
+    """An object that lays out texts while they are stored; see ``serving.along``."""
 
     def add(self, sections: pa.Table, chunks: pa.Table, trust: Floats) -> None:
         """Add stored sections with their chunks; ``trust`` is by chunk."""
@@ -92,7 +92,7 @@ class Appending:
         }
         if self._placing is not None:
             places = self._placing.places(batch["row"])
-            columns |= {name: np.repeat(of, counts) for name, of in places.items()}
+            columns |= {name: np.repeat(values, counts) for name, values in places.items()}
         columns |= {field.name: flat.field(field.name) for field in flat.type}
         columns.pop("dropped", None)
         if self._placing is not None:

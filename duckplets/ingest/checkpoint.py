@@ -3,9 +3,9 @@
 begin ─save (with the rows, in one transaction)→ … ─publish→ a version
                                                    └discard→ as if it had never been
 
-The decision that matters: unpublished records lie in their final tables, marked by a version no
-run can be pinned to. So nothing is copied at the end, every statement about a version skips them,
-and an interrupted ingest leaves the same tables as an unbroken one.
+The decision that matters: unpublished records lie in their final tables, marked by a version that
+no run can have. So nothing is copied at the end, and statements about a version skip them. An
+interrupted ingest leaves the same tables as an unbroken one.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Unfinished:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What is read and how, as plain values."""
+        """The source and its settings, as plain values."""
         return dict(self._place.read("settings", self._json["settings"], _SETTINGS))
 
     @property
@@ -109,7 +109,7 @@ def unfinished(corpus: CorpusFile, /) -> list[dict[str, Any]]:
 
 
 def remove(database: Database, name: str) -> int:
-    """Remove a source and what an unfinished ingest of it stored; return how many records."""
+    """Remove a source, and the rows of an unfinished ingest of it; return the number of records."""
     sweep(database)
     found = find(database, name)
     if found is None:
@@ -158,10 +158,10 @@ def differing(settings: Mapping[str, Any], others: Mapping[str, Any], *, inner: 
         one, other = settings.get(name), others.get(name)
         if one == other:
             continue
-        of: list[str] = []
+        keys: list[str] = []
         if inner and isinstance(one, dict) and isinstance(other, dict):
-            of = sorted(n for n in {**one, **other} if one.get(n) != other.get(n))
-        names.append(f"{name} ({', '.join(of)})" if of else name)
+            keys = sorted(n for n in {**one, **other} if one.get(n) != other.get(n))
+        names.append(f"{name} ({', '.join(keys)})" if keys else name)
     return names
 
 
@@ -169,8 +169,8 @@ def begin(
     database: Database, name: str, source_id: int, settings: Mapping[str, Any] | None
 ) -> None:
     """Record that an ingest has begun, inside its first transaction."""
-    given = {"name": name, "source_id": source_id, "settings": json.dumps(settings)}
-    database.run("ingest/checkpoint/begin", given | {"cursor": "null", "counts": "{}"})
+    row = {"name": name, "source_id": source_id, "settings": json.dumps(settings)}
+    database.run("ingest/checkpoint/begin", row | {"cursor": "null", "counts": "{}"})
 
 
 def save(database: Database, name: str, cursor: Any, counts: Mapping[str, Any]) -> None:
@@ -185,8 +185,8 @@ def publish(
     """Publish the records of an ingest as a new version, inside its last transaction.
 
     Returns:
-        The first record's key (None without records), and with ``replace`` how many records were
-        replaced by later ones of the ingest, and how many stored ones they replace; else 0.
+        The first record's key, or None without records. With ``replace`` also the number of records
+        that later rows replaced, and the number of stored records that they replaced.
     """
     of_source = {"source_id": source_id, "unpublished": UNPUBLISHED}
     first = database.run("ingest/checkpoint/first_record", of_source)[0][0]
@@ -216,7 +216,7 @@ def _end(database: Database, name: str, version: int) -> None:
 
 def discard(database: Database, found: Unfinished) -> int:
     """Delete what an unfinished ingest has stored; return the number of records."""
-    from duckplets.ingest.sections_view import refresh
+    from duckplets.ingest.sections_view import forget_unused
 
     of_source = {"source_id": found.source_id, "unpublished": UNPUBLISHED}
     of_name = {"name": found.name, "unpublished": UNPUBLISHED}
@@ -228,6 +228,5 @@ def discard(database: Database, found: Unfinished) -> int:
         database.run("ingest/checkpoint/discard_source", of_source)
         database.run("ingest/checkpoint/discard_quarantine", of_name)
         database.run("ingest/checkpoint/forget", {"name": found.name})
-        if database.run("ingest/external_text/forget_unused")[0][0]:
-            refresh(database)
+        forget_unused(database)
     return int(records.num_rows)

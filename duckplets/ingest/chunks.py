@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _SECTIONS = 16_384  # sections a batch
 _CALLED = 2_048  # sections a batch, if each may have thousands of spans
 _RECORDS = 4_096  # records a batch, if sections are rebuilt
+_IN_NO_FILE = {"file_key": pa.int32(), "file_row": pa.int64(), "item": pa.int32()}
 _STEP = 16_384  # rows of an Arrow slice: DuckDB scans slices in parallel
 _SETTINGS: dict[str, Any] = {
     "max_tokens": range(1, MOST + 1),
@@ -64,7 +65,7 @@ def current_chunking(database: Database) -> Chunking:
 def changed_chunking(database: Database, fields: Mapping[str, Any]) -> Chunking:
     """Return the settings of the chunks with some changed.
 
-    The length of a summary follows that of a window, unless it was chosen.
+    The length of a summary follows the length of a window, unless it was chosen.
     """
     settings = _settings(database)
     settings.pop("fingerprint", None)
@@ -154,7 +155,7 @@ def chunk(corpus: CorpusFile, /, chunking: Chunking | None = None, **fields: Any
 
     Raises:
         ChunkingError: A setting is wrong, a preprocessor or chunker is not registered or
-            failed, or texts would be cleaned otherwise while an ingest is unfinished.
+            failed, or preprocessors change while an ingest is unfinished.
     """
     if chunking is not None and fields:
         raise ChunkingError(f"{min(fields)}=: give it to Chunking(…), or leave Chunking(…) out")
@@ -237,8 +238,8 @@ def append_sections(
 ) -> int:
     """Store sections with their chunks, numbered from a key; return the next chunk key.
 
-    Of a dropped section, whose text is null, only the ``original`` is stored. ``stored`` is called
-    with the sections and chunks. Texts go to ``texts`` if they are many.
+    A dropped section has a null text: only its ``original`` is stored. ``stored`` is called with
+    the sections and chunks. ``texts`` decides which texts lie in files.
     """
     originals = None
     if "original" in rows.column_names:
@@ -247,15 +248,15 @@ def append_sections(
         if rows["text"].null_count:
             rows = rows.filter(rows["text"].is_valid())
     tokens, chunks = _cut(rows, chunking, first_key, _label(database, rows))
-    for name, values in texts.add(rows["text"]).items() if texts is not None else ():
+    for name, values in texts.add(rows).items() if texts is not None else ():
         rows = rows.append_column(name, values)
+    if "file_key" not in rows.column_names:
+        for name, kind in _IN_NO_FILE.items():
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
     rows = rows.append_column("token_count", pa.array(tokens))
     rows = rows.append_column("plain", unaccented(rows["text"].combine_chunks()))
     with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
-        is_placed = "file_key" in rows.column_names
-        database.run(
-            "ingest/external_text/append" if is_placed else "ingest/records/append_sections"
-        )
+        database.run("ingest/records/append_sections")
         database.run("ingest/chunks/append")
     if stored is not None:
         stored(rows, chunks)
@@ -323,8 +324,7 @@ def _store_anew(database: Database, chunking: Chunking) -> int:
             first_key = append_sections(database, chunking, table, first_key, texts=texts)
             done += rows.num_rows
         texts.close()
-        if database.run("ingest/external_text/forget_unused")[0][0]:
-            sections_view.refresh(database)
+        sections_view.forget_unused(database)
     finally:
         texts.drop()
         reader.close()

@@ -3,8 +3,8 @@
 labels ─read, checked→ temporary tables ────────────────────────────────┐
 documents ─stored, unpublished→ queries ─stored→ one transaction: splits, both sources, labels
 
-Labels are read first, since a wrong file should fail before hours of documents. What an interrupted
-ingest has stored of documents and queries continues as that of any source.
+Labels are read first, since a wrong file should fail before hours of documents. An
+interrupted ingest continues with its documents and queries, as for any source.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ REPEATED, SAME = "repeated", "same label"
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class CollectionReport(IngestReport):
-    """What an ingest of a collection did; its own counts are the sums of its parts.
+    """Report of the ingest of a collection; its own counts are the sums of its parts.
 
     Attributes:
         source: Name of the source of queries.
-        documents: What became of the documents; None where a source of the corpus has them.
-        queries: What became of the queries.
-        labels: What became of the labels. ``reasons`` has those that were there already and those
-            that a file repeats, ``incomplete`` those without a record: they are stored and wait for
-            it.
+        documents: Report of the documents; None if a source of the corpus has them.
+        queries: Report of the queries.
+        labels: Report of the labels. ``reasons`` has labels that were stored already, and labels
+            that a file repeats. ``incomplete`` has labels without a record: they are stored, and
+            wait for it.
         withdrawn: Labels of an earlier ingest that the files no longer have: they say nothing now.
         by_label: Labels by value.
         by_split: Queries of the source by split; ``none`` without one.
@@ -81,9 +81,9 @@ class CollectionReport(IngestReport):
     def __str__(self) -> str:
         """Say in lines what became of every part."""
         lines = [f"{name}: {part}" for name, part in self.parts.items()]
-        for what, counts in (("labels", self.by_label), ("queries", self.by_split)):
-            told = ", ".join(f"{name}: {n:,}" for name, n in counts.items())
-            lines += [f"{what} by {'value' if what == 'labels' else 'split'}: {told}"] * bool(told)
+        for part, counts in (("labels", self.by_label), ("queries", self.by_split)):
+            text = ", ".join(f"{name}: {n:,}" for name, n in counts.items())
+            lines += [f"{part} by {'value' if part == 'labels' else 'split'}: {text}"] * bool(text)
         if self.withdrawn:
             lines.append(f"labels withdrawn, as the files no longer have them: {self.withdrawn:,}")
         lines.append(f"documents with a label: {self.labelled:,}, without: {self.unlabelled:,}")
@@ -156,9 +156,9 @@ def _check_documents(database: Database, name: str) -> None:
     """Refuse documents whose records have splits."""
     found = [row[0] for row in database.run("ingest/collection/splits_of", {"source": name})]
     if found:
-        told = " and ".join([", ".join(found[:-1]), found[-1]] if found[1:] else found)
+        text = " and ".join([", ".join(found[:-1]), found[-1]] if found[1:] else found)
         raise SourceError(
-            f"{shown(name, 60)} has records of {told}; documents belong to every split: read them "
+            f"{shown(name, 60)} has records of {text}; documents belong to every split: read them "
             f"as a source of their own"
         )
 
@@ -254,7 +254,7 @@ class _Publishing:
         waiting.add(_ADD_FAILED, _table([*failed.values()], _FAILED))
 
     def _fail(self, said: Said | Fault, place: tuple[str, Any, int], on_error: str | None) -> str:
-        """Count a row of which something cannot be stored; return why."""
+        """Count a row with a part that cannot be stored; return why."""
         file, line, row = place
         reason, value = ("invalid row: no id", None)
         if isinstance(said, Fault):
@@ -262,16 +262,16 @@ class _Publishing:
         elif said.query and said.document:
             reason = "unreadable label" if said.score is None else "invalid score"
             value = shown(repr(said.label if said.score is None else said.score), 60)
-        told = f": {value}" if value else ""
+        detail = f": {value}" if value else ""
         if on_error == "raise":
             at = f"{_at(file, line)}{f', row {row}' if line is None else ''}"
-            raise SourceError(f"{at}: {reason}{told}")
+            raise SourceError(f"{at}: {reason}{detail}")
         self._counts.read += 1
         self._counts.reasons[reason] += 1
-        kept = self._counts.examples[reason]
-        if len(kept) < EXAMPLES:
-            kept.append({"row": row, "file": file, "line": line, "value": value})
-        return f"{reason}{told}"
+        examples = self._counts.examples[reason]
+        if len(examples) < EXAMPLES:
+            examples.append({"row": row, "file": file, "line": line, "value": value})
+        return f"{reason}{detail}"
 
     # -- the transactions --------------------------------------------------------------------------
 
@@ -288,21 +288,21 @@ class _Publishing:
 
     def _publish(self, storing: Storing, started: float) -> IngestReport:
         database, held = self._database, self._held
-        of = {"source": self._name, "source_id": storing.source_id}
+        source = {"source": self._name, "source_id": storing.source_id}
         documents_id = self._known[self._documents] if held is None else held.source_id
         asked = {"source_id": storing.source_id, "documents_id": documents_id}
         database.run("ingest/collection/set_documents", asked)
         # Before anything is published, which gives a split to all that have none.
-        database.run("ingest/collection/give_splits", of | {"unpublished": UNPUBLISHED})
+        database.run("ingest/collection/give_splits", source | {"unpublished": UNPUBLISHED})
         if held is None:
             database.run("ingest/splits/documents", {"first_record_key": 0})
         else:
             self._of_documents = held.finish(self._began)
         report = storing.finish(started)
-        self._store_labels(of | {"version": report.version})
+        self._store_labels(source | {"version": report.version})
         return report
 
-    def _store_labels(self, of: dict[str, Any]) -> None:
+    def _store_labels(self, source: dict[str, Any]) -> None:
         database, documents = self._database, self._parts.documents
         blank = sorted(documents.blank) if isinstance(documents, CollectionPart) else []
         with database.registered(blank=pa.table({"id": pa.array(blank, pa.string())})):
@@ -310,16 +310,16 @@ class _Publishing:
             database.run("ingest/collection/find", self.names | {"first": first})
         read, same, added, *known = database.run("ingest/collection/fates")[0]
         lacks = database.run("ingest/collection/lacks")
-        for what, there in zip(("query", "document"), known, strict=True):
+        for side, there in zip(("query", "document"), known, strict=True):
             if read and not there:
-                self._refuse(what, lacks)
+                self._refuse(side, lacks)
         moved = withdrawn = 0
         if self._parts.labels:
-            by_source = {name: of[name] for name in ("source", "source_id")}
+            by_source = {name: source[name] for name in ("source", "source_id")}
             moved = int(database.run("ingest/collection/move_queries", by_source)[0][0])
-            withdrawn = int(database.run("ingest/collection/withdraw", of)[0][0])
-            database.run("ingest/collection/append", {"version": of["version"]})
-        by_name = {"source": self._name, "version": of["version"]}
+            withdrawn = int(database.run("ingest/collection/withdraw", source)[0][0])
+            database.run("ingest/collection/append", {"version": source["version"]})
+        by_name = {"source": self._name, "version": source["version"]}
         database.run("ingest/collection/quarantine", by_name)
         if moved:
             database.run("ingest/records/rearranged")
@@ -333,15 +333,15 @@ class _Publishing:
             counts.examples[lack].append(place)
         self._report(moved, withdrawn)
 
-    def _refuse(self, what: str, lacks: list[Any]) -> None:
-        """Refuse labels none of which names a record."""
-        of_what = [each for each in lacks if each[0] == f"unknown {what}"] or lacks
-        source = self.names["source" if what == "query" else "documents"]
+    def _refuse(self, side: str, lacks: list[Any]) -> None:
+        """Refuse labels that name no record."""
+        found = [each for each in lacks if each[0] == f"unknown {side}"] or lacks
+        source = self.names["source" if side == "query" else "documents"]
         example = self._database.run("ingest/collection/example", {"source": source})
         like = f", ids in the corpus look like {shown(repr(example[0][0]), 40)}" if example else ""
         raise SourceError(
-            f"no row of {shown(of_what[0][3], 80)} names a {what}; its first is "
-            f"{shown(repr(of_what[0][5]), 40)}{like}"
+            f"no row of {shown(found[0][3], 80)} names a {side}; its first is "
+            f"{shown(repr(found[0][5]), 40)}{like}"
         )
 
     # -- the report --------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ class _Publishing:
         database, source = self._database, {"source": self._name}
         about = database.run("ingest/collection/about", self.names)[0]
         labelled, documents, unlabelled, several, leaks = about
-        told = {
+        texts = {
             "without a label: {}": unlabelled,
             "with labels in several splits, of the most held out now: {}": several,
             "look: in validation or test and with the text of one of train: {}": leaks,
@@ -362,7 +362,7 @@ class _Publishing:
             "withdrawn": withdrawn,
             "labelled": labelled,
             "unlabelled": documents - labelled,
-            "notes": [text.format(counted(n, "query", "queries")) for text, n in told.items() if n],
+            "notes": [t.format(counted(n, "query", "queries")) for t, n in texts.items() if n],
         }
 
     def report(self, queries: IngestReport) -> CollectionReport:

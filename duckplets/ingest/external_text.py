@@ -1,7 +1,7 @@
 """Leave texts in their Parquet files, and record where each one is.
 
-files ─checked: what is read must be what stands there→ placed_files, the view sections
-rows ─places→ stored_sections ─at the end→ read back through the view, and compared
+files ─columns of strings, state→ placed_files, the view sections
+rows ─places→ stored_sections ─at the end→ one sum of hashes, compared with that of the view
 
 The decision that matters: ``sections`` is a view that reads every text where it is, so statements
 that read texts are written once.
@@ -12,7 +12,8 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +35,6 @@ from duckplets.sources.paths import local_files
 
 INSTEAD = "leave out in_place=True (--in-place)"
 _SERVED = "a snapshot copies none of them, and runs read them there"
-_READ_BACK = 200_000  # sections compared at a time
 _WORTH_TELLING = 1_000  # records
 _GLOB = frozenset("*?[")  # pattern characters of DuckDB
 _OWN = frozenset({"filename", "file_row_number", "file_index"})  # columns added by DuckDB
@@ -54,14 +54,13 @@ class PlacedFile(NamedTuple):
     def noted(cls, row: Sequence[Any]) -> PlacedFile:
         """Return one from its columns in ``placed_files``, from the path on."""
         path, size, modified, footer, columns = row
-        of = tuple((h, str(c), bool(is_list)) for h, c, is_list in json.loads(columns))
-        return cls(path, FileState(size, modified, footer), of)
+        found = tuple((h, str(c), bool(is_list)) for h, c, is_list in json.loads(columns))
+        return cls(path, FileState(size, modified, footer), found)
 
     def row(self, key: int) -> dict[str, Any]:
         """Return the columns to store, by name."""
-        state = {name: getattr(self.state, name) for name in ("size", "modified", "footer")}
         columns = json.dumps(self.columns, ensure_ascii=False)
-        return {"file_key": key, "path": self.path, "columns": columns} | state
+        return {"file_key": key, "path": self.path, "columns": columns, **asdict(self.state)}
 
 
 def files_to_leave(
@@ -86,8 +85,8 @@ def files_to_leave(
     makes += ["pii='redact'"] * (pii == "redact")
     if makes:
         raise SourceError(
-            f"{makes[0]} makes texts that are not in the files as they are, so they cannot stay "
-            f"there: do without it, or {INSTEAD}"
+            f"{makes[0]} changes texts, so they cannot stay in their files: leave it out, or "
+            f"{INSTEAD}"
         )
     corpus, found = Path(str(database.path)), []
     for file in local_files(source.path):
@@ -161,14 +160,13 @@ class Placing:
     def __init__(self, database: Database, found: Sequence[tuple[PlacedFile, int, int]]) -> None:
         self._database = database
         self._files = [file for file, *_ in found]
-        self._counts = np.array([rows for _, rows, _ in found], np.int64)
         self._copied = sum(copied for *_, copied in found)
-        self._starts = np.cumsum(self._counts) - self._counts
-        self._placed = 0  # records so far
+        counts = np.array([rows for _, rows, _ in found], np.int64)
+        self._starts = np.cumsum(counts) - counts
         self._keys = np.zeros(len(found), np.int32)
-        self._first = 0  # first key of new files
+        self._first_section: int | None = None  # key
         self._gone: list[int] = []  # keys of changed files
-        self._sums: dict[int, tuple[int, int]] = {}  # texts by file, and the sum of their hashes
+        self._sums = (0, 0)  # number of new texts, and the sum of their hashes
 
     def begin(self, source_id: int, *, is_known: bool, remap: bool) -> None:
         """Record the files of a source, in a transaction.
@@ -181,7 +179,7 @@ class Placing:
         from duckplets.ingest.sections_view import refresh
 
         known: dict[PlacedFile, int] = {}
-        last, has_files = 0, False
+        last, has_files, corpus = 0, False, Path(str(self._database.path))
         for key, of_source, *row in self._database.run("ingest/external_text/files"):
             last, file = key, PlacedFile.noted(row)
             if of_source != source_id:
@@ -189,22 +187,23 @@ class Placing:
             has_files = True
             if file in self._files:
                 known[file] = key
-            elif why := external_files.change(self._located(file), file.state):
+            elif why := external_files.change(
+                external_files.located(file.path, corpus), file.state
+            ):
                 if not remap:
                     raise ChangedFileError(
                         f"{shown(file.path)} {why}, and texts of this source were left in it: put "
-                        f"it back, or give remap=True (--remap), which reads all of it anew"
+                        f"it back, or read all of it again with remap=True (--remap)"
                     )
                 self._gone.append(key)
         if is_known and not (has_files or remap):
             raise SourceError(
-                "the texts of this source are in the corpus: give remap=True (--remap), which "
-                f"reads all of it anew, or {INSTEAD}"
+                "the texts of this source are in the corpus: give remap=True (--remap) to read all "
+                f"of it again, or {INSTEAD}"
             )
-        self._first = last + 1
         # Files with equal columns get adjacent keys: one branch of the view reads them.
         fresh = sorted(set(self._files) - known.keys(), key=lambda f: (f.columns, f.path))
-        keys = known | {file: self._first + i for i, file in enumerate(fresh)}
+        keys = known | {file: last + 1 + i for i, file in enumerate(fresh)}
         self._keys[:] = [keys[file] for file in self._files]
         if fresh:
             new_files = pa.Table.from_pylist([file.row(keys[file]) for file in fresh])
@@ -213,48 +212,41 @@ class Placing:
         if fresh or self._gone:
             refresh(self._database, self._gone)
 
-    def _located(self, file: PlacedFile) -> str:
-        return external_files.located(file.path, Path(str(self._database.path)))
-
     def places(self, rows: pa.Array) -> dict[str, Any]:
         """Return file and row of rows by number, from 1."""
         numbers = rows.to_numpy() - 1
         at = np.searchsorted(self._starts, numbers, "right") - 1
-        self._placed += len(numbers)
         return {"file_key": self._keys[at], "file_row": numbers - self._starts[at]}
 
     def note(self, sections: pa.Table) -> None:
-        """Add up hashes of texts that are stored, to be compared with those in the files."""
-        table = sections.select(["file_key", "file_row", "heading", "text"])
-        with self._database.registered(new_sections=table):
-            for key, texts, total in self._database.run("ingest/external_text/sums"):
-                before = self._sums.get(int(key), (0, 0))
-                self._sums[int(key)] = before[0] + texts, before[1] + int(total)
+        """Add up the hashes of texts that are stored, for ``finish``."""
+        if not sections.num_rows:
+            return
+        with self._database.registered(new_sections=sections.select(["section_key", "text"])):
+            texts, total = self._database.run("ingest/external_text/sum_new")[0]
+        self._sums = self._sums[0] + texts, self._sums[1] + total
+        if self._first_section is None:
+            self._first_section = sections["section_key"][0].as_py()
 
     def finish(self) -> None:
-        """Forget what changed files had, and read every text back."""
-        from duckplets.ingest.sections_view import refresh, sums
+        """Forget the texts of changed files, and compare all new texts with their files."""
+        from duckplets.ingest.sections_view import refresh
 
         if self._gone:
             gone = {"gone": self._gone}
             for step in ("mark_lost", "empty_lost", "forget_files"):
                 self._database.run(f"ingest/external_text/{step}", gone)
             refresh(self._database)
+        first = {"first": self._first_section}
         try:
-            # Each file is read once, in order; where it has further texts, such as blank ones, they
-            # are read section by section.
-            every_row = bool(self._counts[self._keys >= self._first].sum() == self._placed)
-            found = sums(self._database, self._first, every_row=every_row)
-            noted = {key: of for key, of in self._sums.items() if key >= self._first}
-            is_same = bool(found) and {key: of for key, of in found.items() if of[0]} == noted
-            wrong = None if is_same else next(self._wrong(), None)
+            if self._sums != self._database.run("ingest/external_text/sum_stored", first)[0]:
+                record = self._database.run("ingest/external_text/wrong", first)[0][0]
+                raise SourceError(
+                    f"the texts of record {shown(repr(record))} are read from their file otherwise "
+                    f"than they came; {INSTEAD}"
+                )
         except QueryError as error:
             raise SourceError(f"texts cannot be left in place: {error}; {INSTEAD}") from error
-        if wrong is not None:
-            raise SourceError(
-                f"the texts of record {shown(repr(wrong))} are read from their file otherwise than "
-                f"they came; {INSTEAD}"
-            )
         external_files.check(self._database)
 
     def corpus_size(self) -> int:
@@ -267,19 +259,13 @@ class Placing:
         if added < _WORTH_TELLING or grown <= 0:
             return []  # DuckDB allocates blocks
         files = {file.path: file.state.size for file in self._files}
-        how = f"a snapshot copies {size(self._copied)} of them" if self._copied else _SERVED
+        how = _SERVED
+        if self._copied:
+            corpus = shown(Path(str(self._database.path)).name)
+            how = f"a snapshot copies {size(self._copied)} of them, "
+            how += f"unless duckplets prepare {corpus} --rewrite stores them for runs"
         return [
             f"texts stay in {counted(len(files), 'file')} of {size(sum(files.values()))}; the "
             f"corpus grew by {size(grown)}, {grown / added:,.0f} bytes a record, whatever the "
             f"length of its texts; {how}"
         ]
-
-    def _wrong(self) -> Iterator[str]:
-        """Yield records whose texts read back differently."""
-        low, last = self._database.run("ingest/external_text/ends", {"first": self._first})[0]
-        while low is not None and low <= last:
-            span = {"first": self._first, "low": low, "high": low + _READ_BACK - 1}
-            count, record = self._database.run("ingest/external_text/wrong", span)[0]
-            if count:
-                yield str(record)
-            low += _READ_BACK

@@ -1,4 +1,4 @@
-"""Tell which records are of one family: of a group, of one text, or of one value of theirs."""
+"""Find the family of each record: its group, its text, or a value."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Families:
         DeadlineError: It takes too long.
     """
 
-    def __init__(self, database: Database, of: str, where: Mapping[str, Any]) -> None:
-        rows = values(database, of, where, "no_duplicates")
+    def __init__(self, database: Database, family: str, where: Mapping[str, Any]) -> None:
+        rows = values(database, family, where, "no_duplicates")
         self._keys = rows["record_key"].to_numpy()  # ascending
         self._words = rows["family"].to_numpy()
 
@@ -51,21 +51,21 @@ class Families:
 
 
 def values(
-    database: Database, of: str, where: Mapping[str, Any], argument: str, what: str = _GIVEN
+    database: Database, family: str, where: Mapping[str, Any], argument: str, name: str = _GIVEN
 ) -> pa.Table:
-    """Return ``record_key``, the hash of its family and, of a value, the value's place.
+    """Return ``record_key`` and the columns of the statement ``name``.
 
-    ``what`` is another statement for what is known of a value.
+    Without another name these are the hash of the family, and the rank of the value.
     """
-    asked = f"{argument}={of!r}"
+    asked = f"{argument}={family!r}"
     try:
         with database.deadline(asked):
-            rows = database.arrow(statement(of, argument, what), where)
+            rows = database.arrow(statement(family, argument, name), where)
     except DeadlineError:
         raise
     except QueryError as error:  # of a value, such as a cast that fails
         raise SamplerError(str(error)) from error
-    if of != "group" and not rows.num_rows:
+    if family != "group" and not rows.num_rows:
         raise SamplerError(
             f"{asked}: no record of split {where['split']!r} has such a value; give another one, "
             f"or leave it out"
@@ -73,22 +73,23 @@ def values(
     return rows
 
 
-def statement(of: str, argument: str = "no_duplicates", what: str = _GIVEN) -> str:
+def statement(family: str, argument: str = "no_duplicates", name: str = _GIVEN) -> str:
     """Return the statement that finds families: by ``group``, or by a value of records.
 
     Raises:
         SamplerError: It is no value of records.
     """
-    if of == "group" and argument == "no_duplicates":
-        return query("ingest/families/groups")
+    rows = f"(\n{query('ingest/families/records')}\n)"
+    if family == "group" and argument == "no_duplicates":
+        return query("ingest/families/groups").replace("split_records", rows)
     try:
-        value = _value(of)
+        value = _value(family)
     except RecipeError as error:
         raise SamplerError(
-            f"{argument}={of!r}: give {_CHOICES[argument]}, or a value of records such as "
+            f"{argument}={family!r}: give {_CHOICES[argument]}, or a value of records such as "
             f"\"meta['entity']\"; {error}"
         ) from error
-    return query(what).replace("family_value", value)
+    return query(name).replace("split_records", rows).replace("family_value", value)
 
 
 def _value(text: str) -> str:

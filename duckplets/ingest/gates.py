@@ -23,7 +23,7 @@ class NothingNew(Exception):  # noqa: N818 - it is no error
 
 
 class Intake(NamedTuple):
-    """What an ingest tells its gates about itself."""
+    """Facts of an ingest, for its gates."""
 
     database: Database
     source_id: int
@@ -36,7 +36,7 @@ class Intake(NamedTuple):
 
 
 class GateMeasures(Protocol):
-    """What gates measure of texts; can be sent to another process."""
+    """Measurements of texts for gates; can be sent to another process."""
 
     def measured(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with measurements in columns of their own."""
@@ -67,7 +67,7 @@ class Gates:
 
     @property
     def measuring(self) -> GateMeasures | None:
-        """What can be measured of rows beforehand, anywhere."""
+        """Measurements of rows that any process can take beforehand."""
         return None
 
     def settings(self) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 read ahead ─batches, marks→ stored in pieces, unpublished ─at the end→ published as a version
 
-Rows before a mark are committed with it, so an interrupted ingest continues at the last mark; that
-of a source without marks is discarded. Nobody sees any of it before it is complete. In every
-report ``read == added + skipped + failed``.
+Rows before a mark are committed with it, so an interrupted ingest continues at the last mark. An
+interrupted ingest of a source without marks is discarded. Nobody sees any of it before it is
+complete. In every report ``read == added + skipped + failed``.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def ingest_all(
     ends all threads and removes waiting files.
     """
     chunking = current_chunking(database)
-    beside = Path(f"{os.path.realpath(str(database.path))}.parts")
-    sweep(beside)
-    folder = aside_of(beside)
+    parts = Path(f"{os.path.realpath(str(database.path))}.parts")
+    sweep(parts)
+    folder = aside_of(parts)
     beside_each_other = max(1, min(readers, len(several)))
     each = [
         Reading(prepared, work.engine, chunking, folder / str(number), retries, beside_each_other)

@@ -29,15 +29,15 @@ class IngestOptions:
         in_place: Leave the texts of a ``ParquetSource`` in its files, which must stay unchanged.
             The corpus stores the place of each text: some 65 bytes a record, which the report's
             notes say.
-        inside_mb: Texts of an ingest beyond so many 10^6 bytes lie in Parquet files beside the
-            corpus, ``NAME.texts/``, which belong to it: once, for statements and for runs.
+        inside_mb: Megabytes (10^6 bytes) of the texts of an ingest that lie in the corpus file.
+            Further texts lie in ``NAME.texts/``, in Parquet files that belong to the corpus.
         engine: Reads files, cleans and measures, as for ``mine``. Workers see files, and a folder
             beside the corpus, by the same paths. Other sources are read in this process.
-        readers: Sources to read at the same time. Default: 4 with gates, else 1.
+        readers: Sources to read at the same time. Default: 4 with gates, 1 without.
         retries: Times to continue a source after an error that may pass, without a further row.
-            Default: 5 with gates, else 0.
-        keep_going: Store the sources after one that failed, too. Of equal texts in both, theirs
-            are then accepted.
+            Default: 5 with gates, 0 without.
+        keep_going: Store the sources after one that failed, too. If both have a text, the gates
+            accept it from the later source.
         prepare: Whether to make the snapshot that runs are served from as the texts are stored.
             True: also its pools, as ``Corpus.prepare`` does; a corpus without splits is split as
             ``Corpus.split()`` splits it. Default: the texts of it, if more than 200,000 chunks come

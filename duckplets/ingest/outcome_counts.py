@@ -47,18 +47,18 @@ class Counts:
         for pair in pc.value_counts(reasons).to_pylist():
             reason = pair["values"]
             counter[reason] += pair["counts"]
-            kept = self.examples[reason]
-            if len(kept) < EXAMPLES:
-                first = rows.filter(pc.equal(reasons, reason)).slice(0, EXAMPLES - len(kept))
+            examples = self.examples[reason]
+            if len(examples) < EXAMPLES:
+                first = rows.filter(pc.equal(reasons, reason)).slice(0, EXAMPLES - len(examples))
                 names = [name for name in _TOLD if name in rows.schema.names]
                 nothing: Example = dict.fromkeys(_TOLD)
-                kept += [nothing | row for row in first.select(names).to_pylist()]
+                examples += [nothing | row for row in first.select(names).to_pylist()]
 
     def note_left_out(self, rows: pa.RecordBatch) -> None:
         """Count unread parts of rows that may be records.
 
-        ``left_out`` is a JSON list of fields that a converter does not read, ``further`` the number
-        of texts left in a list, ``unpaired`` the number of turns in no pair.
+        ``left_out`` is a JSON list of fields that a converter does not read. ``further`` is the
+        number of texts left in a list, ``unpaired`` the number of turns in no pair.
         """
         if LEFT_OUT in rows.schema.names:
             for pair in pc.value_counts(rows[LEFT_OUT].drop_null()).to_pylist():
@@ -76,7 +76,7 @@ class Counts:
 
     def first_place(self) -> str:
         """Return in words where the first rejected row stands."""
-        found = [example for kept in self.examples.values() for example in kept]
+        found = [example for examples in self.examples.values() for example in examples]
         first = min(found, key=lambda example: int(example["row"]), default=None)
         if first is None or not first["file"]:
             return ""

@@ -6,8 +6,8 @@ The decision that matters: an unreadable part is no failure of a worker. The par
 and raises what one process would raise, with the row's number in the whole. Registered user
 functions are sent along and registered by the worker.
 
-Batches of a part may differ in columns, since rare columns exist only where needed: each is a table
-of its own, or a stream of its own in the file.
+Batches of a part may differ in columns, since rare columns exist only where needed. So each batch
+is a table, or a stream in the file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SMALL = 1 << 20  # bytes of rows returned with the result
 
 
 class Transform(NamedTuple):
-    """What is done to rows before they are compared with the corpus: cleaning, measuring."""
+    """The steps before rows are compared with the corpus: cleaning, measuring."""
 
     preprocessors: tuple[AnyPreprocessor, ...]
     functions: tuple[tuple[Preprocessor, Cleaner], ...]  # registered functions of users
@@ -64,7 +64,7 @@ class Transform(NamedTuple):
 
 
 class ReadJob(NamedTuple):
-    """What all parts of a source share."""
+    """The values that all parts of a source share."""
 
     source: Any  # the whole
     keys: Any  # as in ``PartOf``
@@ -86,15 +86,15 @@ class Read(NamedTuple):
     part: PartOf  # findings about the whole
 
 
-def read_part(job: ReadJob, given: ReadPart) -> Read | DuckpletsError:
+def read_part(job: ReadJob, part_to_read: ReadPart) -> Read | DuckpletsError:
     """Read a part and prepare its rows; return the reason if it is unreadable."""
-    if (error := _refused(given.cut)) is not None:
+    if (error := _refused(part_to_read.cut)) is not None:
         return error
     part = PartOf(job.source, keys=job.keys)
     try:
         with closing(FileReader.within(job.limits)) as reader:
-            batches = given.cut.open(job.source, reader, part).batches
-            found = _kept(job.transform.done(batches) if job.transform else batches, given)
+            batches = part_to_read.cut.open(job.source, reader, part).batches
+            found = _kept(job.transform.done(batches) if job.transform else batches, part_to_read)
     except EngineError:
         raise
     except DuckpletsError as refusal:
@@ -115,36 +115,36 @@ def _tables(batches: Iterable[pa.RecordBatch]) -> Tables:
     return tuple(pa.Table.from_batches([batch]) for batch in batches)
 
 
-def _kept(batches: Iterable[pa.RecordBatch], given: ReadPart) -> Tables | Path:
+def _kept(batches: Iterable[pa.RecordBatch], part: ReadPart) -> Tables | Path:
     """Store rows in a file, or return them if they are few."""
-    if given.cut.size <= _SMALL:
+    if part.cut.size <= _SMALL:
         return _tables(batches)
-    if not given.file.parent.is_dir():
+    if not part.file.parent.is_dir():
         raise EngineError(
-            f"{given.cut.label}: its rows are to wait in {given.file.parent}, which {_here()} does "
-            f"not see: the folder of the corpus has to be one that all workers share"
+            f"{part.cut.label}: {_here()} does not see {part.file.parent}, where its rows wait. "
+            f"Put the corpus in a folder that all workers share"
         )
-    aside = given.file.with_name(f"{given.file.name}-{uuid4().hex}")
+    aside = part.file.with_name(f"{part.file.name}-{uuid4().hex}")
     try:
-        with _room(given), closing(pa.OSFile(str(aside), "wb")) as file:
+        with _room(part), closing(pa.OSFile(str(aside), "wb")) as file:
             for batch in batches:
                 with pa.ipc.new_stream(file, batch.schema) as stream:
                     stream.write_batch(batch)
-        os.replace(aside, given.file)
+        os.replace(aside, part.file)
     finally:
         with suppress(OSError):
             aside.unlink()
-    return given.file
+    return part.file
 
 
 @contextmanager
-def _room(given: ReadPart) -> Iterator[None]:
+def _room(part: ReadPart) -> Iterator[None]:
     """Translate system errors while rows are written; read errors have their own."""
     try:
         yield
     except OSError as error:
         raise EngineError(
-            f"{given.cut.label}: its rows cannot wait in {given.file.parent}, on {_here()}: "
+            f"{part.cut.label}: its rows cannot wait in {part.file.parent}, on {_here()}: "
             f"{shown(error.strerror or error)}; make room there"
         ) from error
 
@@ -174,14 +174,14 @@ def _here() -> str:
 # -- where the rows are stored ---------------------------------------------------------------------
 
 
-def batches_of(kept: Tables | Path) -> Iterator[pa.RecordBatch]:
+def batches_of(rows: Tables | Path) -> Iterator[pa.RecordBatch]:
     """Yield the batches of a part; its file is removed once open."""
-    if not isinstance(kept, Path):
-        for table in kept:
+    if not isinstance(rows, Path):
+        for table in rows:
             yield from table.to_batches()
         return
-    with pa.memory_map(str(kept)) as file:
+    with pa.memory_map(str(rows)) as file:
         with suppress(OSError):
-            kept.unlink()
+            rows.unlink()
         while file.tell() < file.size():
             yield from pa.ipc.open_stream(file)

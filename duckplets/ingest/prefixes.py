@@ -1,7 +1,7 @@
-"""Metadata prefixes in a corpus: those of records, and those of sources.
+"""Store the metadata prefixes of records and of sources.
 
 A record's own prefix comes with it and never changes. A source's prefix applies to all its records
-without their own, from the version on at which it was set; runs pinned earlier keep the old one.
+without one, from the version that set it. Runs pinned to earlier versions keep the old prefix.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def set_prefix(corpus: CorpusFile, /, source: str, prefix: Prefix | str | None) 
 
     Args:
         source: Its name.
-        prefix: What to show, or columns of a record to show, such as ``"source, date"``; None
+        prefix: A ``Prefix``, or columns of a record to show, such as ``"source, date"``; None
             for no prefix.
 
     Raises:
@@ -104,7 +104,7 @@ def check_columns(database: Database, source_id: int, prefix: Prefix) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredPrefixes:
-    """The prefixes of a version: definitions by source, and counts of those of records."""
+    """The prefixes of a version: definitions by source, and counts of records with a prefix."""
 
     sources: Mapping[str, str] = field(default_factory=dict)
     records: tuple[int | str, ...] = ()  # they came with records, whose content runs compare

@@ -192,14 +192,14 @@ def _in_rows(source: Source, on_conflict: OnConflict) -> Source:
     if getattr(source, "turns", "last") == "each":
         raise SourceError(
             "turns='each' makes several records of a row, and quality=, where=, limit= and "
-            "size_mb= decide on rows; leave these out: Corpus.quality(apply=quality) "
-            "applies gates to the stored records"
+            "size_mb= decide on rows. Leave these out; Corpus.quality(apply=quality) applies "
+            "gates to the stored records"
         )
     if on_conflict == "replace":
         raise SourceError(
             "quality=, where=, size_mb= and limit= do not go with on_conflict='replace' or "
-            "remap=True: a row that was judged is not judged again; remove() the source and read "
-            "it anew, or give on_conflict='skip'"
+            "remap=True: gates decide on a row once. Remove the source and read it again, or "
+            "give on_conflict='skip'"
         )
     refuse_shuffled(source)
     can = hasattr(source, "in_pieces") and callable(getattr(source, "settings", None))
@@ -213,9 +213,9 @@ def refuse_shuffled(source: Source) -> None:
     """Refuse a data set that is shuffled as it streams, where reading must be resumable."""
     if getattr(source, "is_shuffled", False):
         raise SourceError(
-            f"source {shown(repr(source.default_name()))} is shuffled as it streams, so reading it "
-            f"on after an interruption would lose rows: give it without .shuffle(); a sampler "
-            f"draws in an order of its own anyway"
+            f"source {shown(repr(source.default_name()))} is shuffled as it streams, so a "
+            f"continued ingest would lose rows. Give it without .shuffle(): a sampler draws in "
+            f"an order of its own"
         )
 
 
@@ -231,6 +231,6 @@ def _refuse_another(found: Unfinished, settings: dict[str, Any] | None) -> None:
         differ = f" with another {' and '.join(names)}"
     raise SourceError(
         f"source {found.name!r} has an unfinished ingest from {where}{differ}, stopped at "
-        f"{found.saved_at} UTC after {counted(found.counts.get('read', 0), 'row')}; run that one "
-        f"again to go on, or discard it with restart=True"
+        f"{found.saved_at} UTC after {counted(found.counts.get('read', 0), 'row')}. Run that one "
+        f"again to continue it, or discard it with restart=True"
     )

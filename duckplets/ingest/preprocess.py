@@ -3,8 +3,8 @@
 sections (role, heading, text) ─clean→ (role, heading, text or null, original where changed)
 
 The decision that matters: a dropped section stays in its record's list with a null text. So the
-others keep their positions, position 0 remains the anchor, and the original is stored: a corpus can
-be cleaned with other settings without its sources.
+others keep their positions, and position 0 remains the anchor. The original is stored: ``chunk``
+can clean a corpus with other settings without its sources.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatc
     """Clean the sections of rows, and count dropped ones by reason.
 
     Sections get the fields ``original``, the text before a change, and ``dropped``, the reason. A
-    row without remaining text gets a ``skip``. Ids and hashes stay those of the original content;
-    rows cleaned before pass unchanged.
+    row without remaining text gets a ``skip``. Ids and hashes follow from the original content.
+    Rows that were cleaned before pass unchanged.
     """
     if not chunking.preprocessors:
         return batch, {}
@@ -59,8 +59,8 @@ def preprocess(batch: pa.RecordBatch, chunking: Chunking) -> tuple[pa.RecordBatc
     def label(at: int) -> str:
         place = int(places[at])
         position = place - int(np.searchsorted(row, row[place]))
-        of = batch.slice(int(row[place]), 1)
-        return f"record {of['key'][0]} (row {of['row'][0]}), section {position}"
+        record = batch.slice(int(row[place]), 1)
+        return f"record {record['key'][0]} (row {record['row'][0]}), section {position}"
 
     mask, nothing = pa.array(usable), pa.nulls(len(texts), texts.type)
     found = clean(texts.filter(mask), chunking.preprocessors, label)
@@ -112,10 +112,10 @@ def _called(texts: pa.Array, preprocessor: Preprocessor, label: Callable[[int], 
     """Apply a function to every text; blank results are dropped."""
     name = preprocessor.name
     function = REGISTRY.find(name, preprocessor.version)
-    given = texts.to_pylist()
+    originals = texts.to_pylist()
     cleaned = [
         None if text is None else _call(function, text, name, label, at)
-        for at, text in enumerate(given)
+        for at, text in enumerate(originals)
     ]
     try:
         return pa.array(cleaned, texts.type)

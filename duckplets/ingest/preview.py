@@ -43,12 +43,12 @@ class Preview(Reported):
     """The first records of a source.
 
     Attributes:
-        rows: Of the first rows each a dictionary: ``row`` (its number), ``key``, ``date``,
+        rows: The first rows, as dictionaries: ``row`` (its number), ``key``, ``date``,
             ``sections`` (each with ``role``, ``heading`` and ``text``), ``skip`` (why it is no
-            record, or None), ``value`` (what could not be read), ``file`` and ``line``.
-        flags: What looks wrong about the texts, in sentences.
-        notes: What the texts of records are.
-        looked_at: By how many rows the texts were judged.
+            record, or None), ``value`` (the unreadable value), ``file`` and ``line``.
+        flags: Sentences on texts that look wrong.
+        notes: Sentences on the texts of records.
+        looked_at: Number of rows that ``flags`` are about.
     """
 
     rows: list[dict[str, Any]]
@@ -78,8 +78,8 @@ def preview(
 ) -> Preview:
     """Return the first records that a source would become; nothing is stored.
 
-    Texts are judged by the first thousand rows: whether they look like JSON, are all the same,
-    look like labels, or like words for no value (N/A, nan, NULL), which ``null_values=`` names.
+    The first thousand rows decide whether texts look like JSON, are all the same, look like labels,
+    or like words for no value (N/A, nan, NULL), which ``null_values=`` names.
 
     Args:
         source: As for ``Corpus.ingest``; an iterator of records is used up.
@@ -152,8 +152,8 @@ def _flags(rows: list[dict[str, Any]]) -> list[str]:
         bad += row["skip"] is not None
         for section in (row["sections"] or []) if row["skip"] is None else []:
             texts[f"{section['role']} ({shown(section['heading'], 40)})"].append(section["text"])
-    found = [flag for name, those in texts.items() for flag in _of_texts(name, those)]
-    found += _of_nulls([text for those in texts.values() for text in those])
+    found = [flag for name, group in texts.items() for flag in _of_texts(name, group)]
+    found += _of_nulls([text for group in texts.values() for text in group])
     if bad:
         found.append(f"{bad:,} of the first {counted(len(rows), 'row')} cannot become records")
     return found
@@ -184,10 +184,10 @@ def _of_nulls(texts: list[str]) -> list[str]:
     if not words:
         return []
     each = ", ".join(f"{word} ({n:,})" for word, n in words.items())
-    given = ", ".join(map(repr, words))
+    listed_words = ", ".join(map(repr, words))
     return [
         f"{sum(words.values()):,} of {len(texts):,} texts look like no value: {each}; "
-        f"null_values=[{given}] takes them for none"
+        f"null_values=[{listed_words}] takes them for none"
     ]
 
 

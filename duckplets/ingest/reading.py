@@ -1,11 +1,11 @@
 """Read sources ahead of storing: each in a thread, or by the workers of an engine.
 
 source ─thread→ rows and marks, waiting in memory ─┐
-files ─engine→ parts, numbered on from each other ─┼─in the order given→ store
-source   (waits until one of the others is stored) ┘
+files ─engine→ parts, with continuous numbers ─────┼─in the order given→ store
+source (waits until another one is stored) ────────┘
 
-The decision that matters: however many read at the same time, rows are stored by one path in the
-order of the input, so nothing stored depends on timing. Waiting rows are not part of the corpus:
+The decision that matters: one path stores the rows, in the order of the input. So nothing stored
+depends on timing or on the number of readers. Waiting rows are not part of the corpus:
 after a kill they are read again from the last mark.
 """
 
@@ -270,8 +270,8 @@ class _Parts:
                     part = replace(self._part, row=row + 1, names=None)
                     yield from self._read_here(cut, part)
                     row = part.rows
-                    told = f"read by this process, as a worker could not: {cut.label}: {found}"
-                    notes.append(told)
+                    note = f"read by this process, as a worker could not: {cut.label}: {found}"
+                    notes.append(note)
                 if self._part.names is not None and part.names is not None:
                     self._part.names.add(part.names)
         if self._part.names is not None:

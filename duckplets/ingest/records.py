@@ -21,29 +21,29 @@ Example = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class IngestReport(Reported):
-    """What an ingest did; ``read == added + skipped + failed``.
+    """Report of an ingest: ``read == added + skipped + failed``.
 
     Attributes:
         read: Rows the source held.
         added: Records stored, replacements included.
         skipped: Rows that were readable and did not become a record.
         failed: Rows that could not be read.
-        seconds: Wall time; of an ingest that was interrupted, since it went on.
+        seconds: Wall time; for a continued ingest since it continued.
         reasons: Count of skipped and failed rows by reason.
-        examples: Of each reason, and of each in ``incomplete``, the first five rows: ``row`` (its
-            number, from 1), ``file``, ``line`` and ``value``, each None where there is none.
+        examples: The first five rows by reason, those of ``incomplete`` included. Each has ``row``
+            (its number, from 1), ``file``, ``line`` and ``value``, or None.
         incomplete: Count of rows that were read without something, by reason, such as a date; they
             are among those added, or skipped for another reason.
         replaced: Stored records that a row of this ingest took the place of.
-        dropped_sections: Texts that are no section, by reason: preprocessors left nothing of them,
-            they come after the first in the list of an anchor, or a turn is in no pair.
+        dropped_sections: Texts that are no section, by reason: preprocessors emptied them, they
+            come after the first in the list of an anchor, or a turn has no pair.
         removed: Records that a remapped source no longer has.
         notes: Sentences on what was found, and on which choices were made.
         version: Corpus version it made.
-        spanning: Records that joined a family of which some records are in another split.
-        left_out: Count of usable rows by field that a converter does not read, such as ``tools``:
-            in JSON those with a value there, of a table all of a file that has it. Keys of turns
-            are paths, such as ``messages.images``, counted where they have a value.
+        spanning: Records that joined a family with records in another split.
+        left_out: Count of usable rows by field that a converter does not read, such as ``tools``.
+            In JSON only rows with a value count, in a table all rows of a file with the column.
+            Keys of turns are paths, such as ``messages.images``, and count with a value.
     """
 
     read: int
@@ -82,10 +82,10 @@ class IngestReport(Reported):
             f"  {counted(n, 'time')}: {reason}" for reason, n in self.dropped_sections.items()
         ]
         if self.left_out:
-            told = listed(
+            details = listed(
                 f"{shown(name, 60)} ({counted(n, 'row')})" for name, n in self.left_out.items()
             )
-            lines.append(f"  left out, as the converter does not read them: {told}")
+            lines.append(f"  left out, as the converter does not read them: {details}")
         if self.spanning:
             lines.append(
                 f"  {counted(self.spanning, 'record')} joined a family that has records in two "
@@ -124,7 +124,7 @@ def remove(database: Database, name: str) -> int:
         SourceError: There is no such source, or it has the documents of another.
     """
     source_id = source_id_of(database, name)
-    if named := [of for (of,) in database.run("ingest/records/named_by", {"source_id": source_id})]:
+    if named := [n for (n,) in database.run("ingest/records/named_by", {"source_id": source_id})]:
         raise SourceError(
             f"source {name!r} has the documents of {listed(named)}; remove {named[0]!r}, and "
             f"documents that no other source names go with it"
@@ -132,7 +132,7 @@ def remove(database: Database, name: str) -> int:
     with database.transaction():
         version, records = current_version(database) + 1, 0
         own = database.run("ingest/records/own_documents", {"source_id": source_id})
-        for each in (source_id, *(of for (of,) in own)):
+        for each in (source_id, *(key for (key,) in own)):
             parameters = {"source_id": each, "version": version}
             records += int(database.run("ingest/records/remove_records", parameters)[0][0])
             database.run("ingest/records/remove_source", parameters)
@@ -154,33 +154,23 @@ def source_id_of(database: Database, name: str) -> int:
 
 
 def records_told(database: Database, source_id: int, version: int) -> list[str]:
-    """Return in words how pairs of a source are labelled, and which records had been removed."""
-    return [_labels_told(database, source_id), _came_back_told(database, source_id, version)]
-
-
-def _labels_told(database: Database, source_id: int) -> str:
-    """Return in words how pairs of a source are labelled; empty if they are not."""
+    """Return sentences on the labels of a source, and on removed records that came again."""
+    notes, of_version = [], {"source_id": source_id, "version": version}
     row = database.run("ingest/records/labels", {"source_id": source_id})[0]
     positive, negative, labelled, least, greatest = row
-    if not labelled:
-        return ""
-    if positive + negative == labelled:
-        return f"labels: {positive:,} positive, {negative:,} negative"
-    return (
-        f"labels: {labelled:,} grades from {least:g} to {greatest:g}; in triplets only what a "
-        f"condition over label asks for is a positive"
-    )
-
-
-def _came_back_told(database: Database, source_id: int, version: int) -> str:
-    """Return in words how many removed records of a source came again."""
-    of_version = {"source_id": source_id, "version": version}
-    if not (count := int(database.run("ingest/records/came_back", of_version)[0][0])):
-        return ""
-    return (
-        f"look: {counted(count, 'record')} that deduplicate(), decontaminate() or judge() had "
-        f"removed came in again with the source; run that again, or remove them from the source"
-    )
+    if labelled and positive + negative == labelled:
+        notes.append(f"labels: {positive:,} positive, {negative:,} negative")
+    elif labelled:
+        notes.append(
+            f"labels: {labelled:,} grades from {least:g} to {greatest:g}; in triplets only what a "
+            f"condition over label asks for is a positive"
+        )
+    if count := int(database.run("ingest/records/came_back", of_version)[0][0]):
+        notes.append(
+            f"look: {counted(count, 'record')} that deduplicate(), decontaminate() or judge() had "
+            f"removed came in again with the source; run that again, or remove them from the source"
+        )
+    return notes
 
 
 def current_version(database: Database) -> int:

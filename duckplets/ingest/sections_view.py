@@ -25,25 +25,41 @@ _FILLED = (
 
 
 def refresh(database: Database, without: Collection[int] = ()) -> None:
-    """Rebuild the view for the recorded files."""
+    """Make the view again for the recorded files."""
     files = [row for row in database.run("ingest/external_text/files") if row[0] not in without]
-    view: exp.Query = _statement("ingest/external_text/inside")
+    view: exp.Query = parse_one(
+        query("ingest/external_text/inside"), into=exp.Select, dialect=DuckDB
+    )
     if files:
         view = view.where(exp.column("file_key").is_(exp.null()))
-    for run in _runs(files):
-        view = exp.union(view, _sections(run), distinct=False)
+    if own := [str(row[2]) for row in files if row[2].startswith(external_files.OWN)]:
+        view = exp.union(view, _filled("own", own, {}), distinct=False)
+    for run in _runs([row for row in files if not row[2].startswith(external_files.OWN)]):
+        values = {
+            "first_key": exp.Literal.number(run[0][0]),
+            "last_key": exp.Literal.number(run[-1][0]),
+            "cell_text": _text(json.loads(run[0][-1])),
+        }
+        of_run = _filled("outside", [str(row[2]) for row in run], values)
+        view = exp.union(view, of_run, distinct=False)
     made = exp.Create(this=exp.to_table(_VIEW), kind="VIEW", replace=True, expression=view)
     comments = database.run("ingest/external_text/comments")  # dropped with the old view
     database.rows(made.sql(dialect=DuckDB, comments=False))
     for name, comment in comments:
-        what = exp.to_table(_VIEW) if name is None else exp.column(name, table=_VIEW)
+        target = exp.to_table(_VIEW) if name is None else exp.column(name, table=_VIEW)
         kind, text = "VIEW" if name is None else "COLUMN", exp.Literal.string(comment)
-        told = exp.Comment(this=what, kind=kind, expression=text)
-        database.rows(told.sql(dialect=DuckDB))
+        statement = exp.Comment(this=target, kind=kind, expression=text)
+        database.rows(statement.sql(dialect=DuckDB))
+
+
+def forget_unused(database: Database) -> None:
+    """Forget files that no section needs."""
+    if database.run("ingest/external_text/forget_unused")[0][0]:
+        refresh(database)
 
 
 def complete(database: Database, corpus: Path) -> None:
-    """Build the view of a copy of a corpus, for the files it still needs."""
+    """Make the view of a copy of a corpus, for the files that it still needs."""
     database.run("ingest/external_text/forget_unused")
     paths = [
         external_files.located(row[0], corpus) for row in database.run("db/external_files/files")
@@ -63,54 +79,19 @@ def _runs(files: Sequence[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
     return [[file for _, file in run] for _, run in numbered]
 
 
-def sums(database: Database, first: int, *, every_row: bool) -> dict[int, tuple[int, int]]:
-    """Return how many texts files from a key on have, and the sum of their hashes, by key.
-
-    Without ``every_row`` only rows that are records count. Files with lists are left out.
-    """
-    files = [row for row in database.run("ingest/external_text/files") if row[0] >= first]
-    found = {}
-    for run in _runs(files):
-        columns = json.loads(run[0][-1])
-        if any(is_list for *_, is_list in columns):
-            continue
-        is_stored: exp.Expr = exp.true()
-        if not every_row:
-            row = [exp.column(name, table="cells") for name in ("filename", "file_row_number")]
-            stored = _outside(run, _statement("ingest/external_text/stored_rows"), {})
-            is_stored = exp.In(this=exp.Tuple(expressions=row), query=exp.Subquery(this=stored))
-        own = {"cell_hashes": _hashes(columns), "is_stored": is_stored}
-        select = _outside(run, _statement("ingest/external_text/sums_outside"), own)
-        for key, texts, total in database.rows(select.sql(dialect=DuckDB, comments=False)):
-            found[int(key)] = int(texts), int(total or 0)
-    return found
-
-
-def _sections(run: Sequence[tuple[Any, ...]]) -> exp.Select:
-    """Return the sections whose texts lie in a group of files."""
-    text = {"cell_text": _text(json.loads(run[0][-1]))}
-    return _outside(run, _statement("ingest/external_text/outside"), text)
-
-
-def _outside(
-    run: Sequence[tuple[Any, ...]], select: exp.Select, own: Mapping[str, exp.Expr]
-) -> exp.Select:
-    """Return a statement over a group of files with equal columns, with these in their places."""
-    paths = exp.Array(expressions=[_place(str(row[2])) for row in run])
+def _filled(name: str, files: Sequence[str], values: Mapping[str, exp.Expr]) -> exp.Select:
+    """Return a statement with the files and further values in their places."""
+    select = parse_one(query(f"ingest/external_text/{name}"), into=exp.Select, dialect=DuckDB)
+    paths = exp.Array(expressions=[_place(file) for file in files])
     plain = exp.EQ(this=exp.to_identifier("hive_partitioning"), expression=exp.false())
     cells = exp.Table(
         this=_call("read_parquet", paths, plain),
         alias=exp.TableAlias(this=exp.to_identifier("cells")),
     )
-    values = {
-        "paths": paths,
-        "first_key": exp.Literal.number(run[0][0]),
-        "last_key": exp.Literal.number(run[-1][0]),
-        **own,
-    }
     for table in list(select.find_all(exp.Table)):
         if table.name == "cells":
             table.replace(cells)
+    values = {"paths": paths, **values}
     for column in list(select.find_all(exp.Column)):
         if not column.table and column.name in values:
             column.replace(values[column.name].copy())
@@ -131,8 +112,6 @@ def _text(columns: Sequence[tuple[str, str, bool]]) -> exp.Expr:
     """Return the expression of a section's text, by heading, from the cells of its row."""
     case = exp.case(exp.column("heading", table="stored"))
     for heading, name, is_list in columns:
-        if heading is None:  # a file of our own
-            return exp.column(name, table="cells", quoted=True)
         cell: exp.Expr = exp.column(name, table="cells", quoted=True)
         if is_list:  # [x FOR x IN cell IF it has more than white space]
             loop = exp.Comprehension(
@@ -146,23 +125,7 @@ def _text(columns: Sequence[tuple[str, str, bool]]) -> exp.Expr:
     return case
 
 
-def _hashes(columns: Sequence[tuple[str, str, bool]]) -> exp.Expr:
-    """Return the list of hashes of the texts of a row, each with its row and heading."""
-    found = []
-    for heading, name, _ in columns:
-        cell = exp.cast(exp.column(name, table="cells", quoted=True), "VARCHAR")
-        row = exp.column("file_row_number", table="cells")
-        hashed = _call("hash", row, exp.Literal.string(heading), cell)
-        found.append(exp.case().when(cell.copy().is_(exp.null()), exp.null()).else_(hashed))
-    return exp.Array(expressions=found)
-
-
 def _call(function: str, *arguments: exp.Expr) -> exp.Expr:
     """Return a call of a function by exactly this name."""
     # Anonymous, so that sqlglot keeps the name and leaves JSON pointers alone.
     return exp.Anonymous(this=function, expressions=list(arguments))
-
-
-def _statement(name: str) -> exp.Select:
-    """Return a named statement, parsed."""
-    return parse_one(query(name), into=exp.Select, dialect=DuckDB)

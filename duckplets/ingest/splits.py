@@ -1,10 +1,10 @@
 """Assign every record a split, train, validation or test, once, and store it.
 
-``u = first 8 bytes of MD5(seed 0x1f key) / 2^64``, where the key is the record's group if it has
-one, else its id: a family of records shares a split, and neither the order of an ingest nor the
-rows around a record matter. With ``keep_together="text"`` a family is all that is connected by
-groups and by equal anchors, and its key the least group in it, else the hash of the text. The
-settings are kept in ``settings``; later ingests assign only what is new.
+``u = first 8 bytes of MD5(seed 0x1f key) / 2^64``. The key is the record's group, or its id without
+a group. So a family of records shares a split, and the order of an ingest does not matter. With
+``keep_together="text"`` groups and equal anchors connect the records of a family. Its key is its
+least group, or the hash of the text. The table ``settings`` has the settings; later ingests assign
+only new records.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ class SplitSettings:
 
 
 class SplitReport(dict[str, int]):
-    """What a split did: a mapping of each split to its records, by name.
+    """Report of a split: a mapping of each split to its records, by name.
 
     Attributes:
         settings: Shares, seed and ``keep_together``.
         asked: Share of the records by split, as the settings have it.
         got: Share of the records by split, as it came out: families are not divided.
         largest_family: Records of the family that has most; 1 where there is none.
-        anchors: Anchors of validation and of test; of a record without any, its first section.
-        shared_anchors: How many of these are an anchor of train as well, but for case, accents,
-            composition and white space.
+        anchors: Anchors of validation and of test; the first section of a record without an anchor.
+        shared_anchors: Number of these that train has, too, apart from case, accents, composition
+            and white space.
         spanning: Families whose records lie in more than one split, because what connects them
             came after they were split; 0 unless ``keep_together="text"``.
     """
@@ -108,19 +108,19 @@ class SplitReport(dict[str, int]):
         return f"asked {asked}, got {got}{largest * (self.largest_family > 1)}"
 
     def __repr__(self) -> str:
-        told = (f"{name}={value}" for name, value in vars(self).items() if name != "settings")
-        return f"SplitReport({super().__repr__()}, {', '.join(told)})"
+        values = (f"{name}={value}" for name, value in vars(self).items() if name != "settings")
+        return f"SplitReport({super().__repr__()}, {', '.join(values)})"
 
     def _repr_html_(self) -> str:
         return html_lines(str(self))
 
     def __str__(self) -> str:
-        told = [
+        counts = [
             f"{shared:,} of the {self.anchors[name]:,} anchors of {name}"
             for name, shared in self.shared_anchors.items()
             if shared
         ]
-        shared = f"; {' and '.join(told)} occur in train" if told else ""
+        shared = f"; {' and '.join(counts)} occur in train" if counts else ""
         return f"{super().__repr__()}; {self.shares}{shared}"
 
 
@@ -133,8 +133,8 @@ def settings_of(
     keep_together: KeepTogether,
 ) -> SplitSettings:
     """Return the settings of a split; missing shares divide the rest 8 : 1 : 1."""
-    given = {"train": train, "validation": validation, "test": test}
-    named = {name: share for name, share in given.items() if share is not None}
+    asked = {"train": train, "validation": validation, "test": test}
+    named = {name: share for name, share in asked.items() if share is not None}
     shares: dict[str, Any] = _USUAL | named
     if named and all(isinstance(s, int | float) and 0 <= s <= 1 for s in named.values()):
         rest = max(0.0, 1 - sum(named.values()))
@@ -173,9 +173,9 @@ def split(
             moves these queries as well.
 
     Returns:
-        The records of each split, as a mapping; ``asked`` and ``got`` have the shares, which
-        differ where families are large, and ``shared_anchors`` how many anchors of validation
-        and test train has as well.
+        The records of each split, as a mapping. ``asked`` and ``got`` have the shares, which
+        differ where families are large. ``shared_anchors`` counts the anchors of validation and
+        test that train has, too.
 
     Raises:
         SplitError: The shares are wrong, or settings others than before.
@@ -199,19 +199,19 @@ def split(
         spanning, _, largest = assign_missing(database, 0)
         if settings.keep_together == "group":
             largest = database.run("ingest/splits/largest_group")[0][0]
-    told = shared_anchors(database)
+    counts = shared_anchors(database)
     return SplitReport(
         dict(database.run("ingest/splits/counts")),
         settings=settings,
-        anchors={name: anchors for name, (anchors, _) in told.items()},
-        shared_anchors={name: shared for name, (_, shared) in told.items()},
+        anchors={name: anchors for name, (anchors, _) in counts.items()},
+        shared_anchors={name: shared for name, (_, shared) in counts.items()},
         spanning=spanning,
         largest_family=int(largest),
     )
 
 
 def shared_anchors(database: Database) -> dict[str, tuple[int, int]]:
-    """Count the anchors of validation and test, and those that train has too."""
+    """Count the anchors of validation and test, and the anchors among them that train has, too."""
     rows = database.run("ingest/splits/shared_anchors")
     return {name: (int(anchors), int(shared)) for name, anchors, shared in rows}
 
@@ -249,8 +249,8 @@ def need_splits(database: Database, what: str = "") -> SplitSettings:
 def assign_missing(database: Database, first_record_key: int) -> tuple[int, int, int]:
     """Assign splits to records from a key on, if the corpus is split.
 
-    Returns how many families span several splits, how many of their records have a key from that
-    one on, and the size of the largest family. All 0 for groups, which never span splits.
+    Returns the number of families that span several splits, the number of their records from that
+    key on, and the size of the largest family. All are 0 for groups, which never span splits.
     """
     settings, first = current_splits(database), {"first_record_key": first_record_key}
     database.run("ingest/splits/documents", first)

@@ -3,8 +3,8 @@
 batch ─preprocess, gates→ rows ─by id→ new, same, conflicting ─→ records, sections, chunks, …
 last batch ─publish→ a version, with the splits and the prefix of its records
 
-A row is compared with the live records and with those its ingest has stored so far, so a conflict
-is reported where it is read. No row is dropped without being counted.
+A row is compared with the live records and with the records its ingest has stored so far. So a
+conflict is reported at its row. Every row is counted.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Storing:
         elif name in live:  # its origin is recorded on publishing
             source_id = live[name]
         else:
-            given = self._of_source() | {"unpublished": UNPUBLISHED}
-            source_id = self.database.run("ingest/records/add_source", given)[0][0]
+            row = self._of_source() | {"unpublished": UNPUBLISHED}
+            source_id = self.database.run("ingest/records/add_source", row)[0][0]
         stored = self.database.run("ingest/checkpoint/trust", {"source_id": source_id})[0][0]
         trust = self.prepared.trust
         return int(source_id), float(stored if trust is None else trust)
@@ -178,8 +178,9 @@ class Storing:
         if self.prepared.on_conflict == "error" and at >= 0:
             raise SourceError(
                 f"record {shown(repr(ids[at].as_py()), 60)} (row {batch['row'][at]}) has other "
-                f"content than the one of that id before it: remap=True reads a changed source "
-                f"anew; on_conflict='replace' or 'skip' takes the last or first of equal ids"
+                f"content than an earlier row with this id. To read a changed source again: "
+                f"remap=True. To take the last or first row of an id: on_conflict='replace' or "
+                f"'skip'"
             )
         is_new = pc.equal(verdicts, "add")
         others = pc.invert(is_new)
@@ -208,7 +209,7 @@ class Storing:
         return found["verdict"].combine_chunks()
 
     def save(self) -> None:
-        """Note how far it has come, so that another call can go on."""
+        """Note the progress, so that another call can continue."""
         self.prepared.gates.save()
         self.texts.close()
         counts = self.counts.to_json()
@@ -217,7 +218,7 @@ class Storing:
     # -- the version ------------------------------------------------------------------------------
 
     def finish(self, started: float) -> IngestReport:
-        """Make a version of what was stored, and return the report.
+        """Make a version of the stored rows, and return the report.
 
         If no row was good but some were quarantined, the version has these, and ``refusal`` is
         raised after the commit.
@@ -243,8 +244,8 @@ class Storing:
             spanning=spanning,
             **counts.told(),
         )
-        what = "ingest" if self.refusal is None else "quarantine"
-        commit_version(self.database, version, what, name, asdict(report))
+        kind = "ingest" if self.refusal is None else "quarantine"
+        commit_version(self.database, version, kind, name, asdict(report))
         return report
 
     def _published(self, version: int) -> tuple[int, int]:
@@ -280,11 +281,11 @@ class Storing:
 
     def _update_source(self, version: int) -> None:
         """Note what the source was read from, and which default recipes suit it."""
-        remap, given = self.prepared.remap, self._of_source()
+        remap, row = self.prepared.remap, self._of_source()
         if self.rows.defaults is None:
             asked = {"source_id": self.source_id, "version": version, "all": remap}
-            given["defaults"] = self.database.run("ingest/records/suited", asked)[0][0]
-        self.database.run("ingest/records/update_source", given | {"remap": remap})
+            row["defaults"] = self.database.run("ingest/records/suited", asked)[0][0]
+        self.database.run("ingest/records/update_source", row | {"remap": remap})
 
     def _remove_the_rest(self, version: int) -> int:
         """Remove records and quarantined rows that a remapped source no longer has."""

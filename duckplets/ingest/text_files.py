@@ -3,8 +3,8 @@
 sections ─text files→ file, row and first byte of each text ─before the commit→ placed_files
 
 The decision that matters: the text is stored once, PLAIN and uncompressed. DuckDB reads it through
-the view ``sections``, and a run gathers it from the very file. Whatever file the corpus does not
-name is of an ingest that was killed, or of a corpus that was compacted since, and is removed.
+the view ``sections``, and a run gathers it from the same file. A writer removes files that the
+corpus does not name: a killed ingest or an earlier ``compact`` left them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,20 @@ from duckplets.base.columns import column
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files, files
 from duckplets.db.database import Database
+from duckplets.db.queries import query
 from duckplets.errors import ChangedFileError, QueryError
 from duckplets.ingest import sections_view
+from duckplets.sources.formats.columnar import opened
+from duckplets.sources.formats.parquet_places import copied_bytes
 
 _ROWS = 20_000  # of a row group: PyArrow makes one page of so many
 _BYTES = 64_000_000  # of the same, but for a single longer text
 _FULL = 1_000_000_000  # bytes of a file, after which the next one begins
-_SCHEMA = pa.schema([pa.field("text", pa.string(), nullable=False)])
+_READ = 4_096  # sections that ``rewrite`` reads at a time
+_KEY, _TEXT = "section_key", "text"
+_SCHEMA = pa.schema(
+    [pa.field(_KEY, pa.int64(), nullable=False), pa.field(_TEXT, pa.string(), nullable=False)]
+)
 _COLUMNS = [[None, "text", False]]  # in ``placed_files``: this column, whatever the heading
 _KIND = re.compile(r"texts-[0-9a-f]{32}\.parquet")
 
@@ -57,23 +65,25 @@ class _TextFile:
             _SCHEMA.with_metadata({"duckplets": self.path.stem}),  # no two footers are equal
             compression="none",
             use_dictionary=False,
-            write_statistics=False,
+            column_encoding={_KEY: "DELTA_BINARY_PACKED"},
+            write_statistics=[_KEY],  # a look-up skips row groups
             data_page_size=1 << 30,
         )
 
-    def add(self, texts: pa.Array) -> Integers:
-        """Write texts and return the first byte of each."""
-        sizes = pc.binary_length(texts).to_numpy().astype(np.int64) + 4
-        ends, places = np.cumsum(sizes), np.empty(len(texts), np.int64)
+    def add(self, sections: pa.Table) -> Integers:
+        """Write keys and texts, and return the first byte of each text."""
+        sizes = pc.binary_length(sections[_TEXT]).to_numpy().astype(np.int64) + 4
+        ends, places = np.cumsum(sizes), np.empty(len(sizes), np.int64)
         low = 0
-        while low < len(texts):
+        while low < len(sizes):
             before = ends[low] - sizes[low]
             most = int(np.searchsorted(ends, before + _BYTES, "right"))
             high = max(low + 1, min(low + _ROWS, most))
-            self._writer.write_table(pa.table([texts[low:high]], _SCHEMA), high - low)
+            self._writer.write_table(sections[low:high], high - low)
+            # The texts are the last column of a row group.
             places[low:high] = self.sink.tell() - ends[high - 1] + ends[low:high] - sizes[low:high]
             low = high
-        self.rows += len(texts)
+        self.rows += len(sizes)
         return places + 4
 
     def close(self) -> external_files.FileState:
@@ -121,12 +131,13 @@ class TextFiles:
         now = 0 if self._file is None else int(self._file.sink.tell())
         return now + sum(int(row["size"]) for row in self._done)
 
-    def add(self, texts: pa.ChunkedArray) -> dict[str, pa.Array]:
-        """Return the columns of where texts lie now; none of those that stay inside."""
-        self._left -= texts.nbytes
-        if self._left >= 0 or not len(texts):
+    def add(self, sections: pa.Table) -> dict[str, pa.Array]:
+        """Return columns with the places of texts; none if the texts stay inside."""
+        size = sections[_TEXT].nbytes
+        self._left -= size
+        if self._left >= 0 or not size:
             return {}
-        self.written += texts.nbytes
+        self.written += size
         folder = folder_of(self._database)
         try:
             with naming(folder):
@@ -136,7 +147,7 @@ class TextFiles:
                     self._key = max(int(last), self._key) + 1
                     self._file = _TextFile(folder)
                 first = self._file.rows
-                place = self._file.add(texts.combine_chunks().cast(pa.string()))
+                place = self._file.add(sections.select([_KEY, _TEXT]).cast(_SCHEMA))
                 key = np.full(len(place), self._key, np.int32)
                 if self._file.sink.tell() > _FULL:
                     self._finish()
@@ -150,10 +161,10 @@ class TextFiles:
     def _finish(self) -> None:
         if self._file is not None:
             state, path = self._file.close(), self._file.path
-            of = {"size": state.size, "modified": state.modified, "footer": state.footer}
             where = external_files.OWN + path.name
             columns = json.dumps(_COLUMNS)
-            self._done.append({"file_key": self._key, "path": where, "columns": columns, **of})
+            row = {"file_key": self._key, "path": where, "columns": columns, **asdict(state)}
+            self._done.append(row)
             self._file = None
 
     def close(self) -> None:
@@ -197,21 +208,53 @@ def _own(database: Database) -> Iterator[tuple[int, str]]:
             yield key, path.removeprefix(external_files.OWN)
 
 
+def copied(database: Database) -> list[int]:
+    """Return the keys of users' files with texts that a snapshot has to copy."""
+    external_files.check(database)
+    found, corpus = [], Path(str(database.path))
+    for key, source_id, path, *_, columns in database.run("ingest/external_text/files"):
+        if source_id != _NO_SOURCE:
+            with opened(Path(external_files.located(path, corpus))) as parquet:
+                if copied_bytes(parquet, [name for _, name, _ in json.loads(columns)]):
+                    found.append(key)
+    return found
+
+
+def rewrite(database: Database, keys: list[int]) -> int:
+    """Move the texts of users' files to files of the corpus; return their bytes."""
+    texts, places = TextFiles(database, 0), []
+    try:
+        # The reader sees the state before the transaction. On one thread it keeps the order.
+        with database.one_thread(), database.transaction(), closing(database.cursor()) as reader:
+            statement = query("ingest/text_files/texts")
+            for found in reader.stream(statement, {"keys": keys}, rows=_READ):
+                place = texts.add(pa.Table.from_batches([found]))
+                places.append(pa.table({_KEY: found[_KEY], **place}))
+            if places:
+                with database.registered(moved=pa.concat_tables(places)):
+                    database.run("ingest/text_files/set_places")
+            texts.close()
+            sections_view.forget_unused(database)
+    finally:
+        texts.drop()
+    return texts.written
+
+
 def compact(new: Database, corpus: Path) -> None:
-    """Write files anew, for the new file of a corpus, that have texts it does not keep."""
+    """Write files again that have texts without sections, for the new file of a corpus."""
     folder = files.beside(corpus, files.TEXTS)
     for key, name in _own(new):
-        kept = new.table("ingest/text_files/rows", {"file_key": key})["file_row"].to_numpy()
+        rows = new.table("ingest/text_files/rows", {"file_key": key})["file_row"].to_numpy()
         with _opened(folder / name, corpus) as old:
-            if len(kept) in (0, old.metadata.num_rows):
+            if len(rows) in (0, old.metadata.num_rows):
                 continue
             file, first = _TextFile(folder), 0
             try:
                 for group in range(old.num_row_groups):
-                    texts = old.read_row_group(group)["text"].combine_chunks()
-                    low, high = np.searchsorted(kept, [first, first + len(texts)])
-                    file.add(texts.take(column(kept[low:high] - first)))
-                    first += len(texts)
+                    sections = old.read_row_group(group)
+                    low, high = np.searchsorted(rows, [first, first + len(sections)])
+                    file.add(sections.take(column(rows[low:high] - first)))
+                    first += len(sections)
                 state = file.close()
             except OSError as error:
                 raise _unwritten(error) from error
@@ -226,8 +269,8 @@ def _opened(path: Path, corpus: Path) -> pq.ParquetFile:
         return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
         raise ChangedFileError(
-            f"{path} cannot be read, and has texts of {corpus.name}: the folder belongs to the "
-            f"corpus, so move or copy both, and put it back as it was"
+            f"{path} cannot be read, and has texts of {corpus.name}. The folder belongs to the "
+            f"corpus: move or copy both, and put it back as it was"
         ) from error
 
 

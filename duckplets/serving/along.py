@@ -2,8 +2,8 @@
 
 sections, chunks as they are stored ─→ a file beside the corpus ─once published→ the snapshot
 
-Nothing is read back: the texts are in memory anyway. Whatever the corpus then has otherwise, such
-as records of a source that failed, shows in the counts, and the segment is made from the tables.
+Nothing is read back: the texts are in memory anyway. If the corpus has other texts in the end, for
+example because a source failed, the counts differ. Then the segment is made from the tables.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class LaidAlong:
         self.chunks += chunks.num_rows
         self._characters += pc.sum(chunks["length"]).as_py() or 0
         self._size += sections["text"].nbytes
-        more = (n for n in (*places.COLUMNS, places.PLACE) if n in sections.column_names)
-        names = [*_SECTION, *more]
+        names = [*_SECTION, *places.COLUMNS]
+        names += [places.PLACE] * (places.PLACE in sections.column_names)
         self._waiting.append((sections.select(names), chunks.select(_CHUNK), trust))
         if self._layout is None and self._size < _BYTES:
             return

@@ -34,7 +34,7 @@ class FilePlaces:
 
     Args:
         database: The corpus.
-        is_used: Whether its texts may be read there; else all are copied.
+        is_used: Whether texts may be read there; False: all are copied.
 
     """
 
@@ -60,13 +60,13 @@ class FilePlaces:
 
         None if none of them lies in such a file.
         """
-        if not set(COLUMNS).issubset(sections.column_names):
-            return None
         keys = sections["file_key"].fill_null(0).to_numpy()
+        if not keys.any():
+            return None
         if PLACE in sections.column_names:  # they have just been written there
             places = sections[PLACE].to_numpy()
-            known, of = np.unique(keys, return_inverse=True)
-            return np.array([*map(self._number, known.tolist())], np.int64)[of], places
+            known, index = np.unique(keys, return_inverse=True)
+            return np.array([*map(self._number, known.tolist())], np.int64)[index], places
         headings = sections["heading"].combine_chunks().dictionary_encode()
         codes = headings.indices.fill_null(-1).to_numpy()
         numbers, places = np.zeros(len(keys), np.int64), np.zeros(len(keys), np.int64)
@@ -113,27 +113,27 @@ class _OpenFile:
         self.data = TextBytes.of(MappedFile(path, placed.state.size))
         each = ((h, parquet_places.column_of(self._file, name)) for h, name, _ in placed.columns)
         self.columns = {heading: number for heading, number in each if number is not None}
-        of = self._file.metadata
-        counts = [of.row_group(group).num_rows for group in range(of.num_row_groups)]
+        metadata = self._file.metadata
+        counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         self._firsts = np.cumsum([0, *counts])
         self._last: dict[int, tuple[int, Integers]] = {}  # by column: a row group, and its places
 
-    def places(self, of: int, rows: Integers) -> Integers:
+    def places(self, column_number: int, rows: Integers) -> Integers:
         """Return the first byte of the value of each row of a column; -1 where it is not known."""
         groups = np.searchsorted(self._firsts, rows, "right") - 1
         found = np.full(len(rows), -1, np.int64)
         for group in np.unique(groups).tolist():
             at = np.flatnonzero(groups == group)
-            if not parquet_places.is_plain(self._file, group, of):
+            if not parquet_places.is_plain(self._file, group, column_number):
                 continue
-            if self._last.get(of, (-1,))[0] != group:
-                places = parquet_places.places_of(self._file, group, of, self.data.data)
-                self._last[of] = group, places
-            found[at] = self._last[of][1][rows[at] - self._firsts[group]]
+            if self._last.get(column_number, (-1,))[0] != group:
+                places = parquet_places.places_of(self._file, group, column_number, self.data.data)
+                self._last[column_number] = group, places
+            found[at] = self._last[column_number][1][rows[at] - self._firsts[group]]
         return found
 
     def has(self, places: Integers, texts: pa.Array) -> Flags:
-        """Return whether each text stands at its place."""
+        """Return whether each text is at its place."""
         lengths = pc.cast(pc.binary_length(texts), pa.int64()).to_numpy()
         found: Flags = (places >= 0) & (places + lengths <= self.data.data.size)
         at = np.flatnonzero(found)

@@ -57,7 +57,7 @@ def check_own(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotManifest:
-    """What a snapshot consists of."""
+    """The files of a snapshot, and the corpus they were made from."""
 
     version: int  # corpus version at which it was made
     history: str  # digest of the versions up to it
@@ -98,7 +98,7 @@ class SnapshotManifest:
 
 
 class CorpusState(NamedTuple):
-    """What a snapshot is checked against: digests of the corpus's history and settings."""
+    """Digests of the corpus's history and settings, which a snapshot must have."""
 
     history: str
     settings: str
@@ -170,7 +170,7 @@ def serve(
         if (found := opened(database, version, contents, path)) is not None:
             return found, []
     except (OSError, DamagedFileError) as error:
-        notes.append(f"the snapshot is made anew: {shown(error, 400)}")
+        notes.append(f"the snapshot is made again: {shown(error, 400)}")
     chunks, characters = StoredTexts(database, contents).size()
     if chunks <= LARGE and characters <= _HELD:
         return None, []
@@ -193,7 +193,7 @@ def serve(
 def texts_of(
     snapshot: Snapshot | None, database: Database, contents: Contents, chunking: Mapping[str, Any]
 ) -> ChunkTexts:
-    """Return the texts of all chunks, or conversations, of a snapshot or in memory."""
+    """Return all chunks or conversations with their texts, from a snapshot or from memory."""
     if snapshot is not None:
         return snapshot.texts
     return ChunkTexts([StoredTexts(database, contents, chunking).held()])
@@ -286,12 +286,12 @@ def _build(
         before = None
     for contents in {stored.contents, *(before.segments if before else ())}:
         each = replace(stored, contents=contents)
-        of = made.segments[contents] = _unchanged(each, before) if before else []
-        high, low = each.last(), of[-1]["high"] + 1 if of else 0
+        segments = made.segments[contents] = _unchanged(each, before) if before else []
+        high, low = each.last(), segments[-1]["high"] + 1 if segments else 0
         count, *_ = each.count(low, high)
         # segments absorb small neighbours, so there are never many
-        while of and of[-1]["sections"] <= 2 * count:
-            neighbour = of.pop()
+        while segments and segments[-1]["sections"] <= 2 * count:
+            neighbour = segments.pop()
             low, count = neighbour["low"], count + neighbour["sections"]
         if not count:
             continue
@@ -301,7 +301,7 @@ def _build(
         if found is None:
             with bar(progress, sys.stderr, "sections of the snapshot") as call:
                 found = each.written(folder, low, high, Work(engine, call))
-        of.append(found)
+        segments.append(found)
     made.write(folder)
 
 
@@ -316,19 +316,27 @@ def _unchanged(stored: StoredTexts, before: SnapshotManifest) -> list[ManifestEn
 
 
 def clean(database: Database, pinned: Collection[int] | None) -> None:
-    """Remove pools that neither the newest version nor pinned runs need; all if None."""
+    """Remove pools of versions other than the newest and the pinned ones; None: keep all."""
     path = _beside(database)
     with _folder(path).locked(), suppress(DamagedFileError):
         manifest = SnapshotManifest.read(path)
         if manifest is None:
             return
         kinds = manifest.segments.items()
-        if any(_unchanged(StoredTexts(database, of), manifest) != had for of, had in kinds):
+        if any(_unchanged(StoredTexts(database, kind), manifest) != had for kind, had in kinds):
             (path / MANIFEST).unlink()
         elif pinned is not None:
             needed = {manifest.version, *pinned}
-            manifest.bundles[:] = [kept for kept in manifest.bundles if kept["version"] in needed]
+            manifest.bundles[:] = [b for b in manifest.bundles if b["version"] in needed]
             manifest.write(path)
+
+
+def forget(database: Database) -> None:
+    """Remove the snapshot: the next one is made of all texts."""
+    folder = _beside(database)
+    if folder.exists():
+        with _folder(folder).locked():
+            (folder / MANIFEST).unlink(missing_ok=True)
 
 
 def verify(folder: Path) -> Iterator[str]:
@@ -338,7 +346,7 @@ def verify(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def sound(folder: Path | None) -> Iterator[None]:
-    """Turn index errors into DamagedFileError; ``None`` stands for memory."""
+    """Turn index errors into DamagedFileError; ``None`` means memory."""
     if folder is None:
         yield
         return
@@ -346,8 +354,8 @@ def sound(folder: Path | None) -> Iterator[None]:
         with np.errstate(divide="raise", invalid="raise"):
             yield
     except EmptyPoolError as error:  # everything in a pool can be drawn
-        what = "the pools of the snapshot are of other records"
-        raise damaged(folder / MANIFEST, what) from error
+        reason = "the pools of the snapshot are of other records"
+        raise damaged(folder / MANIFEST, reason) from error
     except (IndexError, ValueError, ArithmeticError, MemoryError) as error:
         if isinstance(error, DuckpletsError):
             raise

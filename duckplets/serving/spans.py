@@ -59,7 +59,7 @@ class TextSpans:
 
     def __post_init__(self) -> None:
         """Find all of the bytes in memory, once for all that is gathered."""
-        places = [(of.data.address, of.data.size) for of in self.data] or [(0, 0)]
+        places = [(each.data.address, each.data.size) for each in self.data] or [(0, 0)]
         begins, sizes = np.array(places, np.int64).T
         low, end = int(begins.min()), int((begins + sizes).max())
         memory = pa.foreign_buffer(low, end - low, base=self.data)
@@ -74,7 +74,7 @@ class TextSpans:
     @property
     def read_bytes(self) -> int:
         """Bytes read ahead."""
-        return sum(int(of.data.size) for of in self.data if of.source and not of.file)
+        return sum(int(each.data.size) for each in self.data if each.source and not each.file)
 
     def _parts(self) -> Iterator[tuple[int, Integers | slice]]:
         """Yield each of the bytes in use, and which texts lie in it."""
@@ -123,5 +123,5 @@ class TextSpans:
             found = between.take(column(np.arange(1, len(offsets) - 1, 2)))
             return found.cast(pa.string())
         except (pa.ArrowException, MemoryError) as error:
-            source = next((of for of in self.data if of.source), self.data[0])
+            source = next((each for each in self.data if each.source), self.data[0])
             raise source.damaged("texts are longer than all there is") from error

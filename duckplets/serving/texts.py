@@ -103,7 +103,7 @@ class Segment:
 
 
 class ChunkTexts:
-    """All chunks, or all conversations, of a corpus: texts and further columns."""
+    """The texts and further columns of all chunks or conversations of a corpus."""
 
     def __init__(self, segments: Sequence[Segment]) -> None:  # by ascending keys
         self._segments = [s for s in segments if s.last >= s.first]
@@ -116,8 +116,8 @@ class ChunkTexts:
         """Return columns of some chunks: shape (keys,) each."""
         kinds = _COLUMNS["chunks"]
         if len(self._segments) == 1:
-            of, rows = self._segments[0].columns, self._segments[0].rows(keys)
-            return {name: of[name][rows].astype(kinds[name], copy=False) for name in names}
+            columns, rows = self._segments[0].columns, self._segments[0].rows(keys)
+            return {name: columns[name][rows].astype(kinds[name], copy=False) for name in names}
         numbers, found = self._numbers(keys), {n: np.empty(len(keys), kinds[n]) for n in names}
         for number, segment in enumerate(self._segments):
             at = np.flatnonzero(numbers == number)
@@ -156,8 +156,8 @@ class ChunkTexts:
             counts = (np.searchsorted(records, asked, side="right") - first) * fits
             request = np.repeat(np.arange(len(keys)), counts)
             rows = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(len(request))
-            file, *of = (segment.sections[name][rows] for name in ("file", "role", "span", "bytes"))
-            found.append((request, file + self._begins[number], *of))
+            file, *rest = (segment.sections[n][rows] for n in ("file", "role", "span", "bytes"))
+            found.append((request, file + self._begins[number], *rest))
         columns = [np.concatenate(c) for c in zip(*found, strict=True)] or [np.zeros(0, int)] * 5
         order = np.argsort(columns[0], kind="stable")
         request, numbers, roles, starts, lengths = (column[order] for column in columns)
@@ -200,8 +200,8 @@ class Layout:
     def __init__(self, made: ArrayWriter | _InMemory) -> None:
         self._made = made
         self._columns = {
-            what: {name: made.scratch(dtype) for name, dtype in kinds.items()}
-            for what, kinds in _COLUMNS.items()
+            table: {name: made.scratch(dtype) for name, dtype in kinds.items()}
+            for table, kinds in _COLUMNS.items()
         }
         self.counts = dict.fromkeys(_COLUMNS, 0)
 
@@ -219,32 +219,27 @@ class Layout:
         """
         every = np.arange(len(text))
         whole = byte_spans(text, every, np.zeros_like(every), np.full_like(every, -1))
-        if placed is None:
-            files, shift = (
-                np.zeros_like(every),
-                np.full_like(every, self._made.append(_data_of(text))),
-            )
-        else:
-            (files, places), (starts, sizes) = placed, whole
-            is_copied = files == 0
-            begin = self._made.append(_data_of(text.filter(column(is_copied))))
-            ends = np.cumsum(sizes * is_copied)
-            shift = np.where(is_copied, begin + ends - sizes, places) - starts
+        files, places = placed or (np.zeros_like(every), every)
+        starts, sizes = whole
+        is_copied = files == 0
+        copied = text if is_copied.all() else text.filter(column(is_copied))
+        ends = self._made.append(_data_of(copied)) + np.cumsum(sizes * is_copied)
+        shift = np.where(is_copied, ends - sizes, places) - starts
         at = np.searchsorted(sections["section_key"], chunks["section_key"])
-        for what, columns, (starts, sizes), of in (
+        for table, columns, (starts, sizes), rows in (
             ("chunks", chunks, spans, at),
             ("sections", sections, whole, every),
         ):
-            values = {**columns, "span": starts + shift[of], "bytes": sizes, "file": files[of]}
-            for name, array in self._columns[what].items():
+            values = {**columns, "span": starts + shift[rows], "bytes": sizes, "file": files[rows]}
+            for name, array in self._columns[table].items():
                 array.append(values[name])
-            self.counts[what] += len(starts)
+            self.counts[table] += len(starts)
 
     def columns(self) -> dict[str, dict[str, Array]]:
         """Return the columns of sections and chunks, once."""
         return {
-            what: {name: array.array() for name, array in columns.items()}
-            for what, columns in self._columns.items()
+            table: {name: array.array() for name, array in columns.items()}
+            for table, columns in self._columns.items()
         }
 
     def written(self, writer: ArrayWriter, low: int, high: int, files: FilePlaces) -> ManifestEntry:
@@ -258,11 +253,11 @@ class Layout:
         each = self.columns()
         both = each["chunks"].keys() & each["sections"].keys()
         same = {n for n in both if np.array_equal(each["chunks"][n], each["sections"][n])}
-        for what, columns in each.items():
-            entry[what] = len(columns["span"])
+        for table, columns in each.items():
+            entry[table] = len(columns["span"])
             known = {n: entry["of_chunks"][n] for n in same} if "of_chunks" in entry else {}
             added = {n: known.get(n) or _added(writer, n, array) for n, array in columns.items()}
-            entry[f"of_{what}"] = added
+            entry[f"of_{table}"] = added
         return entry | {"file": asdict(writer.finish())}
 
 
@@ -333,16 +328,16 @@ class StoredTexts:
         of_chunks = self.contents == "chunks"
         how = {} if of_chunks else {"floor": self.chunking["weight_floor"]}
         roles = {"roles": ROLES} if of_chunks else {}
-        table, of = self.database.table, _FROM[self.contents]
+        table, prefix = self.database.table, _FROM[self.contents]
         for first, last in ranges:
             where = {"low": first, "high": last}
-            texts = table(of + "sections", where | roles)
+            texts = table(prefix + "sections", where | roles)
             if texts.num_rows:
-                rows = table(of + "chunks", where | how)
+                rows = table(prefix + "chunks", where | how)
                 yield texts, served(texts, rows, self.chunking) if of_chunks else _arrays(rows)
 
     def _ranges(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """Yield ranges of section keys with about so many characters."""
+        """Yield ranges of section keys with about ``_CHARACTERS`` characters."""
         first, characters, last = None, 0, low
         for part, size in self._run("sizes", low=low, high=high):
             begin, last = max(low, part * 64), min(high, part * 64 + 63)
@@ -375,16 +370,16 @@ def opened(
             mapped[place].expect_random(state[0])
         data.append(TextBytes.of(mapped[place]))
     found = []
-    for what, kinds in _COLUMNS.items():
+    for table, kinds in _COLUMNS.items():
         columns: dict[str, Any] = {}
         for name in kinds:
-            at = entry[f"of_{what}"][name]
+            at = entry[f"of_{table}"][name]
             if at[0] == _OFFSETS:
                 columns[name] = Offsets(*map(file.array, at[1:]))
             else:
                 columns[name] = file.array(at)
-        if {len(values) for values in columns.values()} != {entry[what]}:
-            raise damaged(file.path, f"columns of {what} have other lengths than {entry[what]:,}")
+        if {len(values) for values in columns.values()} != {entry[table]}:
+            raise damaged(file.path, f"columns of {table} have other lengths than {entry[table]:,}")
         found.append(columns)
     file.expect(entry["end"], file.buffer.size)
     file.expect_random(entry["end"])
@@ -410,9 +405,9 @@ def _added(writer: ArrayWriter, name: str, column: Array) -> list[Any]:
 def served(
     sections: pa.Table, chunks: pa.Table, chunking: Mapping[str, Any], trust: Floats | None = None
 ) -> dict[str, Array]:
-    """Return what serving needs to know of chunks; ``trust`` is by chunk, else a column.
+    """Return the columns of chunks for serving; ``trust`` is by chunk, or a column of ``chunks``.
 
-    A length of -1 stands for the whole section, which needs no cutting.
+    A length of -1 means the whole section.
     """
     found = {name: chunks[name].to_numpy() for name in chunks.column_names if name != "kind"}
     rows = np.searchsorted(sections["section_key"].to_numpy(), found["section_key"])

@@ -46,15 +46,15 @@ DELETE FROM acquisitions
 WHERE acquisition_id IN (SELECT acquisition_id FROM discarded_intakes)
 
 -- name: unfinished
--- Ingests that stopped half-way; settings are null of those that cannot go on.
+-- Interrupted ingests; settings are null if an ingest cannot continue.
 -- Rows: by name.
 SELECT name, source_id, settings, cursor, counts, started_at, saved_at
 FROM unfinished_ingests
 ORDER BY name
 
 -- name: begin
--- Note an ingest that may stop and go on.
--- Parameters: $name, $source_id, $settings (JSON; null where it cannot go on), $cursor (JSON), $counts (JSON).
+-- Note an ingest that can continue after a stop.
+-- Parameters: $name, $source_id, $settings (JSON; null if it cannot continue), $cursor, $counts (JSON).
 INSERT INTO unfinished_ingests
 VALUES ($name, $source_id, $settings, $cursor, $counts, now()::TIMESTAMP, now()::TIMESTAMP)
 
@@ -73,8 +73,8 @@ FROM records
 WHERE source_id = $source_id AND removed_version = $unpublished
 
 -- name: overtake
--- Of a source's unpublished records with one id only the last is to be seen: remove the others
--- in the very version that adds them.
+-- Show only the last of a source's unpublished records with one id: remove the others in the version
+-- that adds them.
 -- Parameters: $source_id, $unpublished, $version.
 UPDATE records
 SET added_version = $version, removed_version = $version

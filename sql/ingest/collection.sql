@@ -1,5 +1,5 @@
 -- name: create
--- Where the labels and candidates of a collection wait until its records are there.
+-- Tables for labels and candidates of a collection, until its records are stored.
 CREATE OR REPLACE TEMP TABLE given_labels (
     query VARCHAR NOT NULL,
     document VARCHAR NOT NULL,
@@ -107,8 +107,8 @@ WHERE
 GROUP BY records.record_key
 
 -- name: find
--- Whose records are there, of every pair that was given, and the label that an ingest gave before;
--- a removal of the source took it back.
+-- For every pair of the files: which sides have a record, and the label of an earlier ingest. The
+-- removal of a source removes its labels.
 -- Parameters: $source, $documents (names), $first (whether the first label of a pair counts), blank
 -- (Arrow: id), of documents without text.
 CREATE OR REPLACE TEMP TABLE found_labels AS
@@ -154,7 +154,7 @@ LEFT JOIN records AS documents
 LEFT JOIN blank ON blank.id = named.document
 
 -- name: fates
--- What became of the labels of a collection.
+-- Counts of the labels of a collection by outcome.
 SELECT
     (SELECT count(*) FROM given_labels) AS read,
     count(*) FILTER (is_same) AS same,
@@ -206,7 +206,7 @@ WHERE NOT is_same
 ORDER BY anchor_hash, document_hash
 
 -- name: withdraw
--- End the labels of a source that the last ingest gave and those of now (found_labels) lack.
+-- End the labels of a source that its last ingest set and found_labels, the labels of now, lacks.
 -- Parameters: $source, $source_id, $version.
 INSERT INTO labels
 WITH newest AS (
@@ -263,9 +263,9 @@ GROUP BY live_records.split
 ORDER BY list_position(['train', 'validation', 'test'], live_records.split) NULLS LAST
 
 -- name: about
--- Of the records and labels of a collection: documents with a label and all, queries without a
--- label, queries whose labels are of several splits, and queries of validation and test whose
--- normalised text a query of train has as well.
+-- Counts of a collection: documents with a label, all documents, queries without a label, queries
+-- with labels of several splits. The last counts queries of validation and test with a normalised
+-- text that a query of train has, too.
 -- Parameters: $source, $documents (names).
 WITH asked AS (
     SELECT live_records.id_hash, live_records.split, normalised_hash(sections.text) AS text_hash

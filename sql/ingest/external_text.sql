@@ -4,8 +4,8 @@ SELECT section_key, record_key, position, role, heading, text, token_count, norm
 FROM _internal.stored_sections
 
 -- name: comments
--- The comments of the view `sections`, which making it anew erases.
--- Rows: one a column, and one for the view itself (name NULL).
+-- The comments of the view `sections`. A new view has none.
+-- Rows: one for each column, and one for the view itself (name NULL).
 SELECT column_name AS name, comment
 FROM duckdb_columns()
 WHERE database_name = current_database() AND table_name = 'sections' AND comment IS NOT NULL
@@ -14,10 +14,26 @@ SELECT NULL AS name, comment
 FROM duckdb_views()
 WHERE database_name = current_database() AND view_name = 'sections' AND comment IS NOT NULL
 
+-- name: own
+-- The sections whose texts lie in files of the corpus. Each is in one of these files, by its key.
+-- duckplets/ingest/sections_view.py replaces `cells` with the rows of the files.
+SELECT
+    stored.section_key,
+    stored.record_key,
+    stored.position,
+    stored.role,
+    stored.heading,
+    cells.text,
+    stored.token_count,
+    stored.normalised_hash
+FROM _internal.stored_sections AS stored
+JOIN cells ON cells.section_key = stored.section_key
+WHERE stored.file_key IS NOT NULL
+
 -- name: outside
--- The sections whose texts lie in files with the same columns, whose keys adjoin.
--- duckplets/ingest/sections_view.py puts in its place: `cells`, the rows of these files, `paths`, the
--- list of them, `first_key` and `last_key` of them, and `cell_text`, by heading.
+-- The sections whose texts lie in files of users, with the same columns and adjacent keys.
+-- duckplets/ingest/sections_view.py replaces `cells` (the rows of the files), `paths`, `first_key`,
+-- `last_key` and `cell_text` (by heading).
 SELECT
     stored.section_key,
     stored.record_key,
@@ -56,46 +72,21 @@ INSERT INTO placed_files BY NAME
 SELECT file_key, $source_id AS source_id, path, size, modified, footer, columns
 FROM new_files
 
--- name: append
--- Append new_sections (Arrow), whose texts stay in their files; plain: as in records.
-INSERT INTO stored_sections BY NAME
-SELECT
-    section_key, record_key, position, role, heading, token_count, file_key, file_row, item,
-    md5_number_lower(
-        lower(CASE WHEN plain IS NULL THEN unaccented(trimmed) ELSE trimmed END)
-    ) AS normalised_hash
-FROM (SELECT *, trimmed(spaced) AS trimmed FROM (
-    SELECT *, single_spaced(coalesce(plain, text)) AS spaced FROM new_sections
-))
-
--- name: sums
--- The texts of new_sections (Arrow) by file: how many, and a sum of their hashes.
--- Rows: unordered.
-SELECT file_key, count(*) AS texts, sum(hash(file_row, heading, text)) AS total
+-- name: sum_new
+-- The number of texts of new_sections (Arrow), and a sum of their hashes.
+SELECT count(*) AS texts, coalesce(sum(hash(section_key, text)), 0) AS total
 FROM new_sections
-GROUP BY file_key
 
--- name: sums_outside
--- The same of all texts in files with the same columns. duckplets/ingest/sections_view.py puts in
--- its place: `cells`, the rows of these files, `paths`, the list of them, `first_key` of them,
--- `cell_hashes`, of each column that of its text, NULL where there is none, and `is_stored`, whether
--- a row is a record.
--- Rows: unordered.
-SELECT
-    list_position(paths, filename) + first_key - 1 AS file_key, count(found) AS texts,
-    sum(found) AS total
-FROM (SELECT cells.filename, unnest(cell_hashes) AS found FROM cells WHERE is_stored)
-GROUP BY filename
-
--- name: stored_rows
--- The rows of such files that are records; `last_key` is that of the last file.
-SELECT list_extract(paths, file_key - first_key + 1), file_row
-FROM stored_sections
-WHERE file_key BETWEEN first_key AND last_key
+-- name: sum_stored
+-- The same numbers for the sections from a key on, as statements read them.
+-- Parameters: $first (section key).
+SELECT count(*) AS texts, coalesce(sum(hash(section_key, text)), 0) AS total
+FROM sections
+WHERE section_key >= $first
 
 -- name: mark_lost
--- Let no run that is pinned to an earlier version take removed records for what they were: their
--- texts are gone with the files.
+-- Change the hash of records whose texts are gone with their files, so that runs pinned to earlier
+-- versions are refused.
 -- Parameters: $gone (keys of files).
 UPDATE records
 SET content_hash = 0
@@ -120,26 +111,15 @@ WHERE list_contains($gone, file_key)
 DELETE FROM placed_files
 WHERE file_key NOT IN (SELECT file_key FROM stored_sections WHERE file_key IS NOT NULL)
 
--- name: ends
--- The first and the last section whose texts are in files from one on.
--- Parameters: $first (key of a file).
-SELECT min(section_key), max(section_key)
-FROM stored_sections
-WHERE file_key >= $first
-
 -- name: wrong
--- How many chunks of such sections are read from their files otherwise than they were ingested, and
--- the first of them.
--- Parameters: $first (key of a file), $low, $high (section keys, both included).
-SELECT count(*), arg_min(records.record_id, chunks.chunk_key)
+-- The first record from a section key on with a text that differs from the ingested one.
+-- Parameters: $first (section key).
+SELECT arg_min(records.record_id, chunks.chunk_key)
 FROM chunks
-JOIN stored_sections AS placed ON placed.section_key = chunks.section_key
 JOIN sections ON sections.section_key = chunks.section_key
 JOIN records ON records.record_key = chunks.record_key
 WHERE
-    placed.file_key >= $first
-    AND placed.section_key BETWEEN $low AND $high
-    AND sections.section_key BETWEEN $low AND $high
-    AND chunks.section_key BETWEEN $low AND $high
+    sections.section_key >= $first
+    AND chunks.section_key >= $first
     AND md5_number_lower(substring(sections.text, chunks.start + 1, chunks.length))
     IS DISTINCT FROM chunks.text_hash

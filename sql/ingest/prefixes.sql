@@ -56,8 +56,8 @@ WHERE source_id = $source_id
 ORDER BY name
 
 -- name: of_records
--- How many records of a version have a prefix of their own, and how long these are, all together
--- and by place: what tells them from those of another corpus.
+-- The records of a version with a prefix of their own: their number, and the length of the prefixes,
+-- in all and by place. Another corpus has other numbers.
 -- Parameters: $version.
 SELECT
     count(*) AS records,

@@ -1,5 +1,5 @@
 -- name: contents
--- What identifies the records of each source and split of a version.
+-- The identity of the records of each source and split of a version.
 -- Parameters: $source, $split, $version. A source or split of NULL means all.
 SELECT
     sources.name AS source,
@@ -17,10 +17,12 @@ WHERE
 GROUP BY sources.name, splits.split
 
 -- name: append_sections
--- Append new_sections (Arrow); plain: the text without accents, or NULL.
+-- Append new_sections (Arrow), without the texts that lie in files. `plain` is the text without
+-- accents, or NULL.
 INSERT INTO stored_sections BY NAME
 SELECT
-    section_key, record_key, position, role, heading, text, token_count,
+    section_key, record_key, position, role, heading, token_count, file_key, file_row, item,
+    CASE WHEN file_key IS NULL THEN text END AS text,
     md5_number_lower(
         lower(CASE WHEN plain IS NULL THEN unaccented(trimmed) ELSE trimmed END)
     ) AS normalised_hash
@@ -101,7 +103,7 @@ INSERT INTO corpus_versions
 VALUES ($version, now()::TIMESTAMP, $what, $source, $report)
 
 -- name: fingerprint
--- What identifies the records of a version: how many, of what content, under which keys.
+-- The identity of the records of a version: sums over their number, content and keys.
 -- Parameters: $version.
 SELECT
     count(*) AS records,
@@ -139,8 +141,8 @@ JOIN records USING (record_key)
 WHERE source_id = $source_id AND removed_version IS NULL AND ($all OR added_version = $version)
 
 -- name: update_source
--- Note what a known source was read from this time. Text-only rows
--- added to a source with anchors leave it its richer default recipes, unless it is mapped anew.
+-- Note the origin of a known source. Text-only rows added to a source with anchors leave its richer
+-- default recipes, unless it has a new mapping.
 -- Parameters: $name, $kind, $uri, $trust, $weight (NULL keeps the old one), $defaults, $mapping
 -- (JSON), $recipes (JSON; NULL keeps the old ones, an empty list takes them away), $remap.
 UPDATE sources
@@ -159,8 +161,8 @@ SET
 WHERE name = $name AND removed_version IS NULL
 
 -- name: remove_the_rest
--- Mark the records of a source as removed that were there before a version and are not in the table
--- kept (Arrow: record_id); returns their number.
+-- Mark records of a source as removed that are older than a version and not in kept (Arrow:
+-- record_id). Returns their number.
 -- Parameters: $source_id, $version.
 UPDATE records
 SET removed_version = $version
@@ -204,7 +206,7 @@ FROM records
 WHERE source_id = $source_id AND removed_version IS NULL
 
 -- name: came_back
--- How many records that a version adds to a source were taken out of it by what judges texts.
+-- The number of records that a version adds to a source after gates had removed them.
 -- Parameters: $source_id, $version.
 WITH removed AS (
     SELECT old.record_id
@@ -218,8 +220,8 @@ SEMI JOIN removed ON removed.record_id = new.record_id
 WHERE new.source_id = $source_id AND new.added_version = $version
 
 -- name: rearranged
--- Note that records were given other splits, or sections cut anew: what was derived of chunks is of
--- no use any more.
+-- Note new splits of records, or new chunks: data derived from the old chunks is not valid any
+-- more.
 INSERT INTO settings
 SELECT 'rearranged', json_object('times', coalesce(max((value ->> 'times')::BIGINT), 0) + 1)
 FROM settings
@@ -233,7 +235,7 @@ WHERE
     )
 
 -- name: known_ids
--- The ids of a source's live records, and of those that the same ingest has stored.
+-- The ids of a source's live records, and of records that the same ingest has stored.
 -- Parameters: $prefix (name and slash), $unpublished (marks these), $anew (whether live records are
 -- passed over).
 -- Rows: unordered.

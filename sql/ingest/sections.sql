@@ -1,6 +1,5 @@
 -- name: cleaned
--- What preprocessors did to the records of the newest version.
--- Rows: one.
+-- Counts of the changes by preprocessors to the records of the newest version.
 WITH left_of_them AS (
     SELECT section_key, record_key, position
     FROM stored_sections
@@ -27,7 +26,7 @@ SELECT record_key, position, role, heading, original
 FROM new_originals
 
 -- name: clear
--- Forget all sections and originals, to store them anew.
+-- Forget all sections and originals, to store them again.
 DELETE FROM stored_sections;
 
 DELETE FROM record_hashes;
@@ -35,8 +34,8 @@ DELETE FROM record_hashes;
 DELETE FROM section_originals
 
 -- name: originals
--- The sections of some records as they came, those that preprocessors dropped included: they have
--- no section_key.
+-- The sections of some records as they came. Sections that preprocessors dropped have no
+-- section_key.
 -- Parameters: $low, $high (record keys, both included).
 -- Rows: by record and position.
 SELECT

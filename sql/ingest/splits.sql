@@ -8,7 +8,7 @@ GROUP BY split
 ORDER BY list_position(['train', 'validation', 'test'], split)
 
 -- name: clear
--- Forget the settings of splits, and all splits but those of documents.
+-- Forget the settings of splits, and all splits except the split of documents.
 -- Parameters: $given (whether to forget those that came with labels, too).
 DELETE FROM settings
 WHERE name = 'splits';
@@ -29,7 +29,7 @@ FROM settings
 WHERE name = 'splits'
 
 -- name: ties
--- What connects records with others: their group, and the texts of their anchors.
+-- The ties between records: their group, and the texts of their anchors.
 -- Rows: one a record and tie, unordered.
 WITH all_ties AS (
     SELECT record_key, normalised_hash AS tie
@@ -45,12 +45,12 @@ FROM all_ties
 WHERE tie IN (SELECT tie FROM all_ties GROUP BY tie HAVING min(record_key) < max(record_key))
 
 -- name: assign
--- Give every record that has no split that of its family; where the family's lie in several, that
--- of the least key; where it has none, the first 8 bytes of MD5(seed 0x1f key) decide, as a fraction
--- of 2^64, against the ratios.
+-- Give every record without a split the split of its family. A family in several splits gives the
+-- split of its least key. For a new family the first 8 bytes of MD5(seed 0x1f key) decide, as a
+-- fraction of 2^64, against the ratios. The table families (Arrow: record_key, family) has the
+-- records that more than a group connects.
 -- Parameters: $seed, $train, $validation (train + validation), $test, $by_text (whether equal texts
--- make families), $first_record_key (records from it on); families (Arrow: record_key, family), of
--- the records that are connected with others but by a group alone, whose key decides for each.
+-- make families), $first_record_key (records from it on).
 INSERT INTO splits (record_key, split)
 WITH texts AS (
     SELECT record_key, min(normalised_hash) AS text_hash
@@ -108,9 +108,9 @@ WHERE
 ORDER BY record_key
 
 -- name: families
--- How many families (Arrow families: record_key, family) have records in more than one split, how
--- many of these records have a key from a first one on, and the records of the newest version that
--- the largest family has: 1 if every record is its own.
+-- The families (Arrow families: record_key, family) with records in more than one split, and the
+-- number of these records from a key on. Also the size of the largest family in the newest version:
+-- 1 if every record is its own.
 -- Parameters: $first_record_key.
 WITH counts AS (
     SELECT
@@ -140,8 +140,8 @@ FROM (
 )
 
 -- name: shared_anchors
--- The anchors of validation and of test in the newest version, and how many of them are an anchor
--- of train as well.
+-- The anchors of validation and of test in the newest version, and the number of them that train
+-- has, too.
 -- Rows: validation, then test; none for a split without any.
 WITH texts AS (
     SELECT live_records.split, leading_sections.normalised_hash AS text_hash

@@ -13,14 +13,14 @@ WHERE file_key = $file_key
 ORDER BY file_row
 
 -- name: move
--- A file has been written anew.
+-- Set the name of a file that was written again.
 -- Parameters: $file_key, $path, $size, $footer.
 UPDATE placed_files
 SET path = $path, size = $size, footer = $footer
 WHERE file_key = $file_key
 
 -- name: number_again
--- It has the texts of sections only, in the same order.
+-- Number its rows again: texts without sections are gone.
 -- Parameters: $file_key.
 UPDATE stored_sections
 SET file_row = numbered.file_row
@@ -30,3 +30,19 @@ FROM (
     WHERE file_key = $file_key
 ) AS numbered
 WHERE stored_sections.section_key = numbered.section_key
+
+-- name: texts
+-- The sections whose texts lie in some files, with their texts.
+-- Parameters: $keys (of the files).
+-- Rows: in any order.
+SELECT section_key, text
+FROM sections
+WHERE
+    section_key IN (SELECT section_key FROM stored_sections WHERE list_contains($keys, file_key))
+
+-- name: set_places
+-- Set the new places of texts (Arrow moved: section_key, file_key, file_row).
+UPDATE stored_sections
+SET file_key = moved.file_key, file_row = moved.file_row, item = NULL
+FROM moved
+WHERE stored_sections.section_key = moved.section_key

@@ -37,10 +37,10 @@ GROUP BY part
 ORDER BY part
 
 -- name: sections
--- Conversations as sections whose text is JSON: the messages, and after a record separator, which
--- no JSON has in it, the rejected ones of a preference pair.
+-- Conversations as sections with JSON as text: the messages. The rejected messages of a preference
+-- pair follow a record separator, which JSON cannot have.
 -- Parameters: $low, $high (record keys, both included).
--- Rows: by section_key, which is that of the record.
+-- Rows: by section_key, the key of the record.
 SELECT
     record_key AS section_key,
     messages || coalesce(chr(30) || rejected_messages, '') AS text,
@@ -51,9 +51,9 @@ WHERE record_key BETWEEN $low AND $high
 ORDER BY record_key
 
 -- name: chunks
--- What serving needs to know of conversations, as chunks of their own.
+-- Conversations as chunks, with the columns that serving needs.
 -- Parameters: $low, $high (record keys, both included), $floor (of weights).
--- Rows: by chunk_key, which is that of the record.
+-- Rows: by chunk_key, the key of the record.
 WITH counted AS (
     SELECT record_key, sum(token_count) AS tokens
     FROM stored_sections AS sections

@@ -1,4 +1,4 @@
--- What a snapshot is checked against; it costs the same at any size.
+-- The state that a snapshot must have; it costs the same at any size.
 -- Parameters: $version (of the corpus; history is that up to it).
 SELECT
     (

@@ -4,6 +4,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from commands import cli, error, lines, ok, usage
 from prebuilt import toy_corpus
@@ -154,3 +156,19 @@ def test_show_says_why_there_is_nothing_to_show():
     with dp.Corpus(path) as corpus:
         corpus.remove("s")
     assert said() == f"{path} has no records; add some: duckplets ingest {path} FILE\n"
+
+
+def test_prepare_rewrites_texts_left_in_place(tmp_path):
+    rows = [{"q": f"question {n}", "a": f"the answer to it, {n}"} for n in range(60)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet", compression="zstd")
+    corpus = tmp_path / "c.duckdb"
+    mapping = ("--anchor", "q", "--positive", "a", "--in-place")
+    assert cli("ingest", corpus, tmp_path / "a.parquet", *mapping).exit_code == 0
+    assert cli("split", corpus).exit_code == 0
+    result = cli("prepare", corpus, "--rewrite")
+    assert result.exit_code == 0, result.stderr
+    assert "the texts lie in c.texts beside the corpus: copy and move both" in result.stderr
+    (tmp_path / "a.parquet").unlink()
+    again = cli("prepare", corpus, "--rewrite")
+    assert (again.exit_code, "c.texts" in again.stderr) == (0, False)
+    assert "the answer to it, " in ok("show", corpus)

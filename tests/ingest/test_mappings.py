@@ -112,7 +112,9 @@ def test_a_source_that_has_changed_is_read_anew_or_its_old_records_are_counted(c
         (texts / f"{name}.txt").unlink()
     (texts / "c.txt").write_text("text c, changed")
     (texts / "e.txt").write_text("text e")
-    with pytest.raises(dp.SourceError, match="remap=True reads a changed source anew") as raised:
+    with pytest.raises(
+        dp.SourceError, match="To read a changed source again: remap=True"
+    ) as raised:
         corpus.ingest(texts, **how)
     assert len(str(raised.value)) <= 240
     report = corpus.ingest(texts, on_conflict="replace", **how)

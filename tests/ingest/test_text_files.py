@@ -226,24 +226,31 @@ with dp.Corpus(sys.argv[1]) as corpus:
         corpus.ingest(source, name="new", progress=False, options=options)
     elif verb == "compact":
         corpus.compact()
+    elif verb == "rewrite":
+        corpus.prepare(rewrite=True, progress=False)
     else:
         corpus.chunk(denoise=True)
     print(left[0], file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize("number", range(kills(100, less=3)))
+@pytest.mark.parametrize("number", range(kills(100, less=4)))
 def test_a_kill_at_any_moment_loses_nothing(tmp_path: Path, number: int) -> None:
     path, file, draw = tmp_path / "c.duckdb", tmp_path / "new.parquet", random.Random(number)
     rows = [{name: row[name] for name in ("id", "title", "body")} for row in odd_records(150, 3)]
     pq.write_table(pa.Table.from_pylist(rows), file, row_group_size=40)
-    verb = ("ingest", "compact", "chunk")[number % 3]
+    verb = ("ingest", "compact", "chunk", "rewrite")[number % 4]
     with corpus_of(path, 0) as corpus:
+        if verb == "rewrite":
+            left = dp.sources.ParquetSource(file, id="id", anchor="title", positive="body")
+            how = dp.IngestOptions(in_place=True)
+            corpus.ingest(left, name="left", progress=False, options=how)
+            corpus.prepare(progress=False)
         if verb == "compact":
             corpus.remove("b")
         texts = corpus.sql("SELECT record_id, text FROM section_texts ORDER BY ALL")
         count = corpus.count()
-    moment = draw.randrange({"ingest": 160, "compact": 120, "chunk": 60}[verb])
+    moment = draw.randrange({"ingest": 160, "compact": 120, "chunk": 60, "rewrite": 70}[verb])
     run = ran(*(sys.executable, "-c", KILLED, str(path), str(file), str(moment), verb))
     assert run.returncode in (0, -signal.SIGKILL), run.stderr
     with dp.Corpus(path) as corpus:
@@ -255,8 +262,12 @@ def test_a_kill_at_any_moment_loses_nothing(tmp_path: Path, number: int) -> None
             options = dp.IngestOptions(inside_mb=0)
             corpus.ingest(source, name="new", progress=False, options=options)
             count += len(rows)
+        if verb == "rewrite":
+            corpus.prepare(rewrite=True, progress=False)
+            assert corpus.prepare(rewrite=True, progress=False).rewritten == 0
+            file.unlink()
         corpus.chunk(denoise=True)
-        corpus.chunk(denoise=False)
+        corpus.chunk(preprocessors=())
         assert corpus.sql(old).equals(texts)
         assert corpus.count() == count
         corpus.compact()

@@ -138,7 +138,7 @@ def test_a_damaged_snapshot_is_made_anew_and_one_that_cannot_be_written_is_named
         (texts,) = folder.glob("texts-*")
         texts.write_bytes(texts.read_bytes()[:-1])
         with corpus.sampler() as sampler:
-            assert "the snapshot is made anew" in " ".join(sampler.notes)
+            assert "the snapshot is made again" in " ".join(sampler.notes)
         assert served(corpus).equals(held)
         assert not texts.exists()
         shutil.rmtree(folder)

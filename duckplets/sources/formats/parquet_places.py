@@ -26,16 +26,16 @@ _V1, _V2 = 5, 8  # fields of a page header that describe a page of values
 def column_of(file: pq.ParquetFile, name: str) -> int | None:
     """Return the index of a column of strings, at most one a row; None if it is of other kind."""
     for number in range(len(file.schema)):
-        of = file.schema.column(number)
-        if of.path == name and of.max_repetition_level == 0 and of.physical_type == "BYTE_ARRAY":
+        it = file.schema.column(number)
+        if it.path == name and it.max_repetition_level == 0 and it.physical_type == "BYTE_ARRAY":
             return number
     return None
 
 
 def is_plain(file: pq.ParquetFile, group: int, column: int) -> bool:
     """Return whether the footer declares a row group's column as plain."""
-    of = file.metadata.row_group(group).column(column)
-    return of.compression == "UNCOMPRESSED" and _PLAIN.issuperset(of.encodings)
+    chunk = file.metadata.row_group(group).column(column)
+    return chunk.compression == "UNCOMPRESSED" and _PLAIN.issuperset(chunk.encodings)
 
 
 def copied_bytes(file: pq.ParquetFile, names: list[str]) -> int:
@@ -44,12 +44,12 @@ def copied_bytes(file: pq.ParquetFile, names: list[str]) -> int:
     for name in names:
         column = column_of(file, name)
         for group in range(file.num_row_groups):
-            of = file.metadata.row_group(group)
-            for number in range(of.num_columns):
-                path = of.column(number).path_in_schema
+            columns = file.metadata.row_group(group)
+            for number in range(columns.num_columns):
+                path = columns.column(number).path_in_schema
                 is_of = path == name if column is not None else path.startswith(f"{name}.")
                 if is_of and (column is None or not is_plain(file, group, column)):
-                    total += int(of.column(number).total_uncompressed_size)
+                    total += int(columns.column(number).total_uncompressed_size)
     return total
 
 
@@ -58,12 +58,12 @@ def places_of(file: pq.ParquetFile, group: int, column: int, data: pa.Buffer) ->
 
     ``data`` is the whole file. All places are -1 if the pages differ from their headers.
     """
-    of = file.metadata.row_group(group).column(column)
+    chunk = file.metadata.row_group(group).column(column)
     sizes = _sizes(file, group, file.schema.column(column).path)
     found = np.full(len(sizes), -1, np.int64)
     ends = np.concatenate([[0], np.cumsum(sizes)])
-    view, row, at = memoryview(data).cast("B"), 0, int(of.data_page_offset)
-    end = at + int(of.total_compressed_size)
+    view, row, at = memoryview(data).cast("B"), 0, int(chunk.data_page_offset)
+    end = at + int(chunk.total_compressed_size)
     try:
         while row < len(sizes):
             head, begin = _header(view, at)
@@ -83,8 +83,8 @@ def places_of(file: pq.ParquetFile, group: int, column: int, data: pa.Buffer) ->
 
 def _sizes(file: pq.ParquetFile, group: int, name: str) -> Integers:
     """Return the bytes that each value takes, with its length; 0 for null."""
-    of = file.metadata.row_group(group)
-    rows = max(1, min(65_536, _BYTES * of.num_rows // max(of.total_byte_size, 1)))
+    metadata = file.metadata.row_group(group)
+    rows = max(1, min(65_536, _BYTES * metadata.num_rows // max(metadata.total_byte_size, 1)))
     each = [np.zeros(0, np.int64)]
     for batch in file.iter_batches(rows, row_groups=[group], columns=[name]):
         texts = batch.column(0).cast(pa.large_string())  # columns may be read as dictionaries

@@ -1,6 +1,6 @@
--- Compare incoming rows (row, record_id, content_hash) with each other and with the live
--- records: add, same (content known already), conflict (other content under the same id) or,
--- when the last of several wins, overtaken.
+-- Compare incoming rows (row, record_id, content_hash) with each other and with the live records.
+-- Verdicts: add; same, if the content is known; conflict, if the id has other content; overtaken, if
+-- a later row wins.
 -- Parameters: $last_wins, $unpublished (marks records of the same ingest, not yet seen), $anew
 -- (whether live records are passed over).
 -- Rows: in the order of row.
