@@ -121,13 +121,11 @@ def note(state: FileState | None, checked: Checked) -> None:
         _CHECKED[state[0]] = state[1], checked
 
 
-def note_own_changes(path: Path) -> None:
-    """Remember the state of a file that only this process has changed since it was checked."""
+def note_own_changes(path: Path, checked: Checked | None) -> None:
+    """Remember the state of a checked file that only this process has changed since."""
     # A corpus is checked again: its rows say which files statements may read.
-    state = state_of(path)
-    found = _CHECKED.get(state[0]) if state is not None else None
-    if found is not None and found[1].kind in ("state", "vectors"):
-        note(state, found[1])
+    if checked is not None and checked.kind in ("state", "vectors"):
+        note(state_of(path), checked)
 
 
 @contextmanager

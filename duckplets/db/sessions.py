@@ -128,7 +128,7 @@ class Session:
             _SESSIONS.discard(self)
             _end(self.connection)
             if self._path and not self.read_only and not _is_among(self._path, _SESSIONS):
-                catalog.note_own_changes(self._path)
+                catalog.note_own_changes(self._path, self.checked)
 
 
 class Feed:
