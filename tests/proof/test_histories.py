@@ -42,7 +42,7 @@ def begun(tmp_path_factory):
         ingest(corpus, "b", 0, 3)
         ingest(corpus, "a", 0, 5)
         corpus.split(**SPLIT)
-        corpus.mine(terms=dp.Terms(stemmer="none"), progress=False)
+        corpus.mine(terms=dp.Terms(stemmer="none"), depth=1, progress=False)
     return folder
 
 
@@ -64,8 +64,12 @@ class Ranks:
         name, _, number = what.partition(" ")
         if name == "take":
             batches = [next(sampler) for sampler in self.samplers]
-            texts = (text for batch in batches for text in batch["anchor"])
-            return tuple((text[0], text.replace(" asks ", "")) for text in texts)
+            pairs = [
+                (x.split(), y.split())
+                for b in batches
+                for x, y in zip(b["anchor"], b["negative"], strict=True)
+            ]
+            return tuple((a[0], a[0] + a[2], n[0] + n[2]) for a, n in pairs)
         for sampler in self.samplers:
             if name == "skip":
                 sampler.skip(1)
@@ -78,8 +82,14 @@ class Ranks:
     def served(self):
         first = self.samplers[0]
         table = first.served(0, first.position)
-        ids = (value.split("/")[-1] for value in table["anchor_record_id"].to_pylist())
-        return list(zip(table["source"].to_pylist(), ids, strict=True))
+        ids = [
+            [each.split("/")[-1] for each in table[f"{slot}_record_id"].to_pylist()]
+            for slot in ("anchor", "negative")
+        ]
+        mined = [None] * len(table)
+        if "generation" in table.column_names:  # two in each mining, one of each source
+            mined = [(number - 1) // 2 for number in table["generation"].to_pylist()]
+        return list(zip(table["source"].to_pylist(), *ids, mined, strict=True))
 
 
 def after(folder, world, what):
@@ -107,7 +117,7 @@ def after(folder, world, what):
             if name == "ingest":
                 ingest(corpus, "a", 0, then.anchors[-1][0])
             elif name == "mine":
-                corpus.mine(depth=10 + then.mined, progress=False)
+                corpus.mine(depth=1 + then.mined, progress=False)
             elif name == "relabel":
                 corpus.relabel({"anchor": ["a asks 1"], "text": ["b says 2 x2"], "label": [0.0]})
             else:
