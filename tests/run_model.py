@@ -62,8 +62,9 @@ class World:
         return name != "kill" or self.run != self.saved
 
     def refuses(self, what: str) -> bool:
-        """Whether something is refused: a version that is newer than what was mined."""
-        return what == "join" and len(self.anchors) > max(self.version, self.fresh)
+        """Whether something is refused: a version and what was mined that differ."""
+        stale = what == "join" and len(self.anchors) > max(self.version, self.fresh)
+        return stale or (what == "renew" and self.fresh > self.version)
 
     def after(self, what: str) -> World:
         """Return the world after something was done."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from effort import THOROUGH, thorough
+from planted import plant
 from run_model import BATCH, RANKS, WEIGHTS, World
 
 import duckplets as dp
@@ -173,3 +174,42 @@ def test_every_history_is_one_that_the_model_has(begun, tmp_path):
         if folder is not begun:
             shutil.rmtree(folder)
     print(f"{done} events, {len(known)} states")
+
+
+# What is planted, and the history that finds it. Others: tests/order/test_every_history.py.
+PLANTED = {
+    "skip": (
+        "duckplets.runs.sampler:Sampler.skip",
+        *("steps * self._batch, self", "steps * self.settings.batch_size, self"),
+        "ranks 2, skip",
+    ),
+    "minings": (
+        "duckplets.mining.store:stale",
+        *("if mining.content != content(database, *where, version):", "if not where:"),
+        "ingest, join",
+    ),
+    "compaction": (
+        "duckplets.corpus.compact:_minings",
+        *("isinstance(plain, dict | list)", "isinstance(plain, list)"),
+        "save, mine, compact",
+    ),
+    "take_minings": (
+        "duckplets.runs.versions:take_up",
+        *("for step, of in minings:", "for step, of in minings[1:]:"),
+        "take, mine, renew, take, save",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_an_error_that_is_planted_is_found(name, begun, tmp_path, monkeypatch):
+    place, old, new, history = PLANTED[name]
+    *first, last = history.split(", ")
+    folder, world = begun, World()
+    for number, what in enumerate(first):
+        then = gone_on(folder, world, what, tmp_path / str(number))
+        folder, world = tmp_path / str(number), then
+    gone_on(folder, world, last, tmp_path / "well")
+    plant(monkeypatch, place, old, new)
+    with pytest.raises((AssertionError, dp.DuckpletsError, pytest.fail.Exception)):
+        gone_on(folder, world, last, tmp_path / "planted")

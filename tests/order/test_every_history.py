@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from effort import THOROUGH
+from planted import plant
 from run_model import BATCH, RANKS, SOURCES, WEIGHTS, World
 
 from duckplets.order.mixture import Event, Mixture, Phase
@@ -176,3 +177,65 @@ def go_on(world, run, before, what, states):
         then.judge(served)
         states[then.key] = then, found, served
     return then.key
+
+
+# What is planted, and the setting and the history that finds it.
+PLANTED = {
+    "order": (
+        "duckplets.order.permute:_sorted_ranks",
+        *("epochs[0] == epochs[-1] and len(rank) < n", "len(rank) < n"),
+        *(6, "take, take, take, take, take"),
+    ),
+    "ranks": (
+        "duckplets.order.ranks:RankPart.slice",
+        *("(self.rank, self.rank + 1)", "(self.rank, self.rank + 2)"),
+        *(0, "ranks 2, take"),
+    ),
+    "weights": (
+        "duckplets.order.pieces:Pieces._piece",
+        *("if not merge and start else", "if not merge and gone else"),
+        *(0, "take, weigh 0, take"),
+    ),
+    "phases": (
+        "duckplets.order.schedule:Schedule._set",
+        *("if step < change.step <= until", "if step < change.step < 0"),
+        *(3, "weigh 0, take, take, take"),
+    ),
+    "caps": (
+        "duckplets.order.pieces:Pieces._caps",
+        *("ceil((epochs", "1 + ceil((epochs"),
+        *(13, "take, take"),
+    ),
+    "caps after a join": (
+        "duckplets.order.pieces:Pieces._caps",
+        *("epochs - self._begun(name)", "epochs"),
+        *(1, "take, ingest, join, take, take, take"),
+    ),
+    "resume": (
+        "duckplets.runs.state:Standing.of_plain",
+        *('given.get("events", [])', 'given.get("events", [])[1:]'),
+        *(0, "weigh 0, take, save, kill"),
+    ),
+    "joins": (
+        "duckplets.runs.settings:schedule_of_part",
+        *("if step < stop", "if begin <= step < stop"),
+        *(0, "weigh 0, take, ingest, join, take"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_an_error_that_is_planted_is_found(name, monkeypatch):
+    place, old, new, number, history = PLANTED[name]
+    follow(SETTINGS[number], history)
+    plant(monkeypatch, place, old, new)
+    with pytest.raises(AssertionError):
+        follow(SETTINGS[number], history)
+
+
+def follow(world, history):
+    states = {world.key: (world, PureRun(world), [])}
+    at = world.key
+    for what in history.split(", "):
+        assert what in EVENTS
+        at = go_on(*states[at], what, states)
