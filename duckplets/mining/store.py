@@ -152,7 +152,7 @@ class Minings:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.folder = folder_of(database)
-        every, self.damaged = _read(self.folder)
+        every, self.damaged = minings_in(self.folder)
         self.finished = {mining.key: mining for mining in every if mining.finished_at}
         self._newest: list[Mining] = []
         self._places = defaultdict[tuple[str, str], list[Mining]](list)
@@ -322,7 +322,7 @@ class Minings:
         return mining
 
 
-def _read(folder: ArtifactFolder) -> tuple[list[Mining], list[DamagedFileError]]:
+def minings_in(folder: ArtifactFolder) -> tuple[list[Mining], list[DamagedFileError]]:
     """Return all minings, also those that are not finished, by key, and damaged manifests."""
     found, damaged = list[Mining](), list[DamagedFileError]()
     for name in folder.manifests():
@@ -423,7 +423,7 @@ class OpenMining:
         self._anchors, self._since = 0, time.monotonic()  # of these; the last part
         last = max((int(name[7:-5]) for name in folder.manifests()), default=0)
         self.mining = replace(target, key=last + 1)
-        for found in _read(folder)[0]:
+        for found in minings_in(folder)[0]:
             if found.pair != target.pair or found.finished_at:
                 continue
             if found.follows_from() == target.follows_from() and not fresh:

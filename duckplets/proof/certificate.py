@@ -107,7 +107,8 @@ class Certificate:
     @property
     def names(self) -> list[str]:
         """What may be given to make the run again: the sources, the longest name first."""
-        return sorted([*self.corpus["sources"], "labels", "tokenizer"], key=len, reverse=True)
+        outside = ("labels", "tokenizer", "vectors", "candidates")
+        return sorted([*self.corpus["sources"], *outside], key=len, reverse=True)
 
     @property
     def links(self) -> list[str]:

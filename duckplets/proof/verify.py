@@ -18,10 +18,11 @@ import pyarrow as pa
 from duckplets.base.progress import Progress, bar
 from duckplets.base.sanitize import counted, listed, shown
 from duckplets.corpus.corpus import Corpus
+from duckplets.db import files
 from duckplets.errors import DuckpletsError, SourceError, StateMismatchError, nearest
 from duckplets.ingest.options import IngestOptions
 from duckplets.ingest.splits import SplitSettings
-from duckplets.mining.store import Minings
+from duckplets.mining.store import Minings, folder_at, minings_in
 from duckplets.proof.certificate import Certificate, links, live, marked, records_of
 from duckplets.proof.sketch import RecordSketch
 from duckplets.recipes.files import from_dict
@@ -29,6 +30,7 @@ from duckplets.runs.opening import reopened
 from duckplets.search.analyzer_settings import Terms
 from duckplets.sources.mapping import Mapped
 from duckplets.text.chunking import Chunking
+from duckplets.vectors.store import VectorStore
 
 if TYPE_CHECKING:
     from duckplets.recipes.recipes import TripletRecipe
@@ -93,7 +95,8 @@ def verify(
         certificate: The certificate, or its file.
         sources: By name what ``Corpus.ingest`` takes, mostly a path. ``NAME@VERSION`` where a
             source was read for several versions; ``labels@VERSION`` for a file of ``relabel``;
-            ``tokenizer`` for a tokenizer's file.
+            ``tokenizer`` for a tokenizer's file; ``vectors`` and ``candidates`` for the file and
+            the folder beside the corpus, which are compared by their digests.
         threads: Threads DuckDB may use; all cores by default.
         progress: Called with samples done and their number; True or False for a bar on stderr or
             none. Default: a bar if stderr is a terminal.
@@ -227,10 +230,8 @@ class _Again:
         certificate, differs, same = self._certificate, None, None
         records = tuple(self._differing())
         self._note_outside()
-        lacking = any(of["scorer"] != "bm25" for of in certificate.minings.values())
-        decides = self._settings["vectors"].get("missing") == "drop"
         steps = -(-certificate.drawn["position"] // certificate.saved.batch)
-        if not (lacking or decides):
+        if not self._is_drawn_outside:
             try:
                 found = list(self._links(progress))
             except DuckpletsError as error:
@@ -253,6 +254,12 @@ class _Again:
             unverified=tuple(self._unverified),
         )
 
+    @property
+    def _is_drawn_outside(self) -> bool:
+        """Whether batches depend on candidates or vectors that no source has."""
+        scorers = {of["scorer"] for of in self._certificate.minings.values()}
+        return bool(scorers - {"bm25"}) or self._settings["vectors"].get("missing") == "drop"
+
     def _links(self, progress: Progress | None) -> Iterator[str]:
         """Yield the chain of the run, opened on the corpus that was made again."""
         certificate, settings = self._certificate, {**self._certificate.run["settings"]}
@@ -269,9 +276,18 @@ class _Again:
     def _note_outside(self) -> None:
         """Note what could not be made again, and labels that are others."""
         found = self._certificate.outside
-        for name in found:
-            if name.startswith(("candidates ", "vectors ")):
-                self._unverified.append(f"{name}: they do not follow from the sources")
+        for name, digest in found.items():
+            kind = name.split()[0]
+            if kind not in _DIGESTS:
+                continue
+            file = self._given.get(kind)
+            if file is None:
+                why = f"they do not follow from the sources; give {kind}=PATH to compare them"
+                self._unverified.append(f"{name}: {why}")
+            elif digest not in _DIGESTS[kind](str(file), name.removeprefix(f"{kind} ")):
+                self._unverified.append(f"{name}: {shown(str(file), 80)} has others")
+        if self._is_drawn_outside:
+            self._unverified.append("batches: they are drawn by candidates or vectors of a model")
         if "labels" in found:
             version = max(self._certificate.versions)
             ((labels, total),) = self._corpus.database.run(
@@ -354,6 +370,26 @@ def _columns(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
     if foreign := sorted(mapping.keys() - {field.name for field in fields(Mapped)}):
         raise StateMismatchError(f"the certificate: no column is called {shown(foreign[0], 60)!r}")
     return mapping
+
+
+def _vector_digests(file: str, name: str) -> set[str]:
+    """Return the digests of a set of vectors, which agree with its vectors."""
+    store = VectorStore(Path(file.removesuffix(files.VECTORS) + ".duckdb"))
+    if wrong := next(store.verify(), None):
+        raise SourceError(f"vectors={shown(file, 80)}: {wrong}")
+    return {commit.digest for commit in store.need(name).commits}
+
+
+def _candidate_digests(folder: str, _: str) -> set[str]:
+    """Return the digests of the minings of a folder."""
+    found = folder_at(Path(folder.rstrip("/").removesuffix(files.CANDIDATES) + ".duckdb"))
+    every, damaged = minings_in(found)
+    if damaged:
+        raise damaged[0]
+    return {mining.digest for mining in every if mining.files(found) is not None}
+
+
+_DIGESTS = {"vectors": _vector_digests, "candidates": _candidate_digests}
 
 
 def _count(records: Mapping[str, Any], name: str, version: str) -> int:
