@@ -33,6 +33,7 @@ def runs(
     worst: int | None = None,
     out: Path | None = None,
     certificate: Path | None = None,
+    card: Path | None = None,
     drawn: str | None = None,
     every: bool = False,
     reset: bool = False,
@@ -52,6 +53,8 @@ def runs(
         out: FILE.jsonl or FILE.parquet. [default: stdout]
         certificate: Write what the run drew so far and what it follows from, for
             `duckplets verify`: settings and digests, no texts.
+        card (FILE.md): Write a card: sources, licences, versions, digests; with --drawn FILE also
+            how many records share an n-gram of words with the texts of that file.
         drawn: Print where a text was drawn, as window or section; or each text of a FILE.txt by
             line, of a BEIR folder's queries, or of the column `text` of another file.
         every (--all): With --drawn: plan every sample again, to find random negatives too.
@@ -65,12 +68,13 @@ def runs(
         duckplets runs faq.duckdb default --next 10
         duckplets runs faq.duckdb default --worst 20
         duckplets runs faq.duckdb default --certificate default.json
+        duckplets runs faq.duckdb default --card run.md --drawn beir/
         duckplets runs faq.duckdb default --drawn 'the answer to question 7' --all
         duckplets runs faq.duckdb default --to 5000 --reset
         duckplets runs faq.duckdb default --reset
     """
     asked: dict[str, Any] = {"--from": start, "--next": upcoming, "--worst": worst, "--to": stop}
-    asked |= {"--out": out, "--certificate": certificate, "--drawn": drawn}
+    asked |= {"--out": out, "--certificate": certificate, "--drawn": drawn, "--card": card}
     given = [name for name, value in asked.items() if value is not None]
     if run is None and (given or reset):
         raise typer.BadParameter(f"{(given or ['--reset'])[0]} is about one run: give its name")
@@ -86,6 +90,11 @@ def runs(
         if len(given) > 1:
             raise typer.BadParameter(f"--certificate is of the whole run: leave {given[0]} out")
         _certify(corpus, run, certificate)
+        return
+    if card is not None:
+        if {*given} - {"--card", "--drawn"}:
+            raise typer.BadParameter(f"--card is of the whole run: leave {given[0]} out")
+        _write_card(corpus, run, card, drawn and Path(drawn))
         return
     if every and drawn is None:
         raise typer.BadParameter("--all is about texts: give --drawn with it")
@@ -136,6 +145,16 @@ def _certify(corpus: Path, run: str, file: Path) -> None:
         sampler.certificate().write(file)
         step = sampler.step
     say(f"wrote the certificate of {counted(step, 'step')} of run {run} to {file}")
+
+
+def _write_card(corpus: Path, run: str, file: Path, against: Path | None) -> None:
+    from duckplets.proof.card import write_card
+
+    if not file.parent.is_dir():
+        raise typer.BadParameter(f"--card {file}: there is no folder {file.parent}")
+    with corpus_at(corpus, read_only=True) as opened, opened.resume(run) as sampler:
+        write_card(opened, sampler, file, against)
+    say(f"wrote the card of run {run} to {file}")
 
 
 def _list(corpus: Path, *, json: bool) -> None:

@@ -295,3 +295,25 @@ def test_candidates_are_compared_with_the_folder_given(tmp_path):
     assert (found.same, found.records, len(found.unverified)) == (None, (), 1)
     found = verify(certificate, {"q": rows, "candidates": tmp_path / "none.candidates"})
     assert any("has others" in each for each in found.unverified)
+
+
+def test_a_card_has_licences_roots_and_contamination(tmp_path):
+    texts = [" ".join(f"word{n}of{i}" for n in range(20)) for i in range(40)]
+    rows = [{"text": text, "license": "MIT"} for text in texts]
+    notes, path = write(rows, tmp_path / "n.csv", 8), tmp_path / "c.duckdb"
+    with dp.Corpus(path) as corpus:
+        corpus.ingest(notes, name="n", text="text", meta=["license"])
+        corpus.split()
+        with corpus.sampler("texts", batch_size=4) as sampler:
+            take(sampler, 3)
+            sampler.save()
+            root = sampler.certificate().records["roots"]["n"]["1"]["root"]
+    write([{"text": text} for text in [*texts[:3], "x " * 20]], tmp_path / "set.jsonl", 1)
+    file = tmp_path / "run.md"
+    ok("runs", path, "default", "--card", file, "--drawn", tmp_path / "set.jsonl")
+    found = file.read_text()
+    for part in ("# Run default", "MIT", root, "By n-grams of 13 words", "| 4 | 0 | 3 |"):
+        assert part in found, found
+    ok("runs", path, "default", "--card", file)
+    assert "It was not measured" in file.read_text()
+    assert cli("runs", path, "default", "--card", file, "--next", "3").exit_code == 2
