@@ -56,9 +56,10 @@ def ingest(
     all files do, the outcome of every row is in the table ``judgements``, and the same call again
     reads only appended rows.
 
-    Several sources are stored in their order; with gates they are read side by side. Of equal texts
-    the one of the first source is kept. A source that fails by an error that may pass is continued
-    from its last mark. A source that fails for good ends the call; the same call continues there.
+    Several sources are stored in their order; with gates they are read side by side. The first
+    source keeps a text that several have. A source that fails by an error that may pass is
+    continued from its last mark. A source that fails for good ends the call; the same call
+    continues there.
 
     Args:
         source: A path (a file, whose suffix says its format, a folder of text, a glob, an
@@ -67,7 +68,7 @@ def ingest(
             ``datasets``, a source of ``duckplets.sources``, a ``Collection``, a folder of BEIR, or
             any object with a ``name`` and ``batches(cursor)``. Several: a list of these, a mapping
             of names to these, or a ``sources.toml`` file.
-        name: Name of the source. Default: that of the file. Ingesting again under a name adds
+        name: Name of the source. Default: the format of the file. Ingesting again under a name adds
             what is new.
         quality: Gates for texts: settings, a preset or a TOML file; see ``Quality``. Equal texts
             are rejected except the first; records of the corpus come before.
@@ -79,7 +80,7 @@ def ingest(
         on_conflict: For known ids with other content: ``error``, ``skip``, or ``replace``.
         trust: Trust in the source, from 0 to 1. A column name is allowed too. Default: 0.5.
         remap: Allow another mapping than the source was read with. Its rows replace all records
-            of the source, in one version; of two rows with one id the last holds.
+            of the source, in one version; the last of two rows with one id holds.
         restart: Discard the stored rows of an unfinished ingest of this name, and start again.
         options: Rare settings; see ``IngestOptions``.
         progress: Called with rows read and their number if known; True or False for a bar
@@ -161,7 +162,7 @@ def ingest_several(
 ) -> dict[str, IngestReport]:
     """Store several sources, as ``ingest`` of one after the other stores them.
 
-    Of rows that were read before their turn some 32 MB a source wait in memory.
+    Rows that were read before their turn wait in memory: some 32 MB a source.
 
     Args:
         sources: As for ``ingest``.
@@ -289,7 +290,7 @@ def _gates(judged: Mapping[str, Any]) -> QualityGates | None:
 
 @contextmanager
 def _along(corpus: CorpusFile, options: IngestOptions) -> Iterator[LaidAlong | None]:
-    """Yield what lays texts out as they are stored; None if no snapshot is to be made."""
+    """Yield the layout of texts as they are stored; None without a snapshot."""
     from duckplets.ingest.chunks import fingerprint
     from duckplets.ingest.splits import splits_in_use
     from duckplets.serving.along import LaidAlong
@@ -305,7 +306,7 @@ def _along(corpus: CorpusFile, options: IngestOptions) -> Iterator[LaidAlong | N
 
 
 def _prepared(corpus: CorpusFile, options: IngestOptions, along: LaidAlong | None) -> list[str]:
-    """Make the snapshot of what was stored, if it is to be made; return notes."""
+    """Make the snapshot of the stored texts if it is wanted; return notes."""
     from duckplets.corpus.maintenance import prepare
     from duckplets.ingest.chunks import fingerprint
     from duckplets.ingest.splits import split, splits_in_use

@@ -62,8 +62,8 @@ def remove(
 ) -> int:
     """Remove a source from the newest version, a stored recipe, or a set of vectors.
 
-    Runs pinned to earlier versions keep drawing from a source; runs pinned to vectors end. What an
-    unfinished ingest of a source has stored is discarded and counted too.
+    Runs pinned to earlier versions keep drawing from a source; runs pinned to vectors end. Rows of
+    an unfinished ingest of the source are discarded and counted, too.
 
     Returns:
         How many records, recipes or vectors were removed.

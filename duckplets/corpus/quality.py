@@ -43,7 +43,8 @@ def quality(
 
     Args:
         record: Explain one row: a record id, or ``SOURCE:ROW``.
-        against: Compare the metrics of all sources with those of this source, or of this version.
+        against: Compare the metrics of all sources with the metrics of this source, or of this
+            version.
         apply: Settings, the name of a preset, or a TOML file; see ``Quality``.
         dry_run: With ``apply``: report the changes, and store none.
         examples: Numbers of the first rows of each count.
@@ -102,8 +103,8 @@ def deduplicate(
 
     The text of a record is all of its sections but rejected ones, in order. Two texts are near
     if their n-grams of words have a Jaccard similarity of ``near``; a text of fewer words is
-    one n-gram. Words are runs of letters, digits and marks in lower case, so case, punctuation
-    and white space do not count; in scripts without spaces a character is a word. Candidates
+    one n-gram. Words are runs of letters, digits and marks in lower case, so case, punctuation and
+    white space do not count. In scripts without spaces a character is a word. Candidates
     come from MinHash bands, and are compared exactly. What is linked to one another, also
     through others, is a cluster; the record that was ingested first stays, whatever its split:
     the one of the least ``source_id``, then ``record_key``. Sources and splits are looked at
@@ -118,9 +119,9 @@ def deduplicate(
         action: ``remove`` all of a cluster but one, or ``mark`` clusters only.
         dry_run: Store nothing, and only report; a corpus that is open read-only will do.
         ngram: Words of an n-gram.
-        bands: Bands of a signature: more find more, and take longer. By default bands and
-            rows are such that 99 % of the pairs that are just near enough are found: 12 of 7
-            for .85, 35 of 3 for .5. The report says the share.
+        bands: Bands of a signature: more find more, and take longer. The default bands and rows
+            find 99 % of the pairs that are just near enough: 12 of 7 for .85, 35 of 3 for .5. The
+            report says the share.
         rows: Hash functions of a band: fewer find more, and propose more wrong pairs.
         seed: Seed of the hash functions.
         engine: What makes the bands of texts, as for ``mine``.
@@ -160,17 +161,17 @@ def decontaminate(
 ) -> DecontaminationReport:
     """Find records that share an n-gram of words with an evaluation set.
 
-    The text of a record, and of a row of a file, is all of its sections but rejected ones, in
-    order; words are as for ``deduplicate``. An evaluation text of fewer words than ``ngram``
-    matches nothing: the report counts these, and says which ``ngram`` reaches most of them. What
-    was found is kept in the table ``contaminations``. Removing makes a new version: runs pinned to
+    The text of a record, and of a row of a file, is all of its sections, in order, without rejected
+    ones. Words are as for ``deduplicate``. An evaluation text of fewer words than ``ngram``
+    matches nothing: the report counts these, and says which ``ngram`` reaches most of them. The
+    matches are stored in the table ``contaminations``. Removing makes a new version: runs pinned to
     earlier ones keep what they have.
 
     Args:
         against: ``test``: records of train and validation are compared with the test split;
-            ``validation``: those of train with that one. The name of a source of the corpus:
-            all others are compared with it. A path: a file, such as ``queries.jsonl`` of
-            a BEIR data set, a glob, a folder of text files, or ``hf://``. A BEIR folder, or a
+            ``validation``: records of train are compared with the validation split. The name of a
+            source of the corpus: all others are compared with it. A path: a file, such as
+            ``queries.jsonl`` of a BEIR data set, a glob, a folder of text files, or ``hf://``. A BEIR folder, or a
             folder of such: the queries of test of each. Or any source that could be ingested.
             Where a name is several of these, the first in this order is meant.
         text: Columns of a file whose texts are compared, each by itself.
@@ -182,8 +183,7 @@ def decontaminate(
 
     Raises:
         QualityError: The card cannot be written.
-        SourceError: There is no such evaluation set, it cannot be read, or no text of it has
-            so many words.
+        SourceError: The evaluation set is missing or unreadable, or its texts have too few words.
         SamplerError, SplitError: An argument is wrong, or there are no splits yet.
     """
     from duckplets.quality import decontaminate as finding
@@ -204,7 +204,7 @@ def decontaminate(
 
 @contextmanager
 def _looking(corpus: CorpusFile, /, verb: str, dry_run: bool) -> Iterator[None]:
-    """Hold the write lock of the corpus unless nothing is to be changed."""
+    """Hold the write lock of the corpus if something changes."""
     with ExitStack() as held:
         if not dry_run:
             held.enter_context(corpus.database.changing(verb))

@@ -130,7 +130,7 @@ def _naming(path: str | Path, only: str | None = None) -> Iterator[None]:
 
 
 def no_tables() -> Tables:
-    """Return the tables of a run that nothing was said of."""
+    """Return the tables of a run without any setting."""
     return {name: {} for name in _CLASSES}
 
 
@@ -164,7 +164,7 @@ def _tables(content: Mapping[str, Any]) -> Tables:
 
 
 def key_of(name: str, table: str | None = None) -> Key:
-    """Return a key; refuse one that is unknown, or stands in another table."""
+    """Return a key; refuse one that is unknown, or belongs to another table."""
     found = keys().get(name)
     if found is not None and table in (None, found.table):
         return found
@@ -183,7 +183,7 @@ def _listed(known: Iterable[str]) -> str:
 
 
 def put(tables: Tables, name: str, value: Any) -> None:
-    """Put the value of a table or of a key where it belongs, over what was there."""
+    """Put the value of a table or of a key in its place, over the former one."""
     if name in _SHORT:
         if isinstance(value, str) and name == "mixture" and Path(value).suffix:
             tables["mixture"] = Mixture.from_toml(value).to_dict()
@@ -309,7 +309,7 @@ def recipe_lines(recipe: Recipe) -> Iterator[str]:
 
 
 def _toml(value: Any) -> str:
-    """Return a plain value in TOML; its strings are those of JSON."""
+    """Return a plain value in TOML; strings are written as in JSON."""
     if isinstance(value, Mapping):
         names = {n: n if n.isidentifier() and n.isascii() else _toml(n) for n in value}
         pairs = (f"{names[n]} = {_toml(v)}" for n, v in value.items() if v is not None)

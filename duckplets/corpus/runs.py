@@ -59,10 +59,10 @@ def sampler(
             ``"proportional"``; ``"equal"``; or the path of a TOML file. Default: the weights
             declared with the sources, otherwise the shares that index controls give, otherwise
             ``"proportional"``: each anchor once an epoch.
-        batch_size: Samples a batch, of each rank.
+        batch_size: Samples in the batch of each rank.
         negatives: Distinct negatives a triplet, or ``Negatives`` with their source and cut.
-        no_duplicates: What must be unique in a batch of all ranks. True: texts; negatives are
-            drawn again, and samples change places within blocks of 64 batches. A sample that fits
+        no_duplicates: The value that must be unique in a batch of all ranks. True: texts;
+            negatives are drawn again, and samples change places within blocks of 64 batches. A sample that fits
             in none gives its position to another (``displaced``). ``negatives``: draw only
             negatives again, until they differ from all texts of the batch. ``group``: also
             families, which are records of one ``group_key``, otherwise of one normalised anchor

@@ -1,4 +1,4 @@
-"""Count what is in a corpus: sources, pools with what they leave out, runs, capacity."""
+"""Count the sources of a corpus, its pools, the rows they leave out, runs and capacity."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Status(ShownDict):
 
 
 def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
-    """Return versions, counts by source and split, pools with what they leave out, runs.
+    """Return versions, counts by source and split, pools, the rows they leave out, and runs.
 
     ``uncounted`` names what is not counted: pools and shared anchors of a large corpus, until
     somebody asks for them.
@@ -149,7 +149,7 @@ def _capacity(database: Database) -> list[dict[str, Any]]:
 
 
 def _in_place(database: Database) -> dict[str, Any]:
-    """Describe the files that texts stay in: number, bytes, and what is wrong with any."""
+    """Describe the files that texts stay in: number, bytes, and damage."""
     sizes = [
         int(size)
         for _, size, modified, _ in database.run("db/external_files/files")

@@ -95,12 +95,12 @@ def shared_anchors(split: str, anchors: int, shared: int) -> str:
 
 
 def settings(values: Mapping[str, Any]) -> str:
-    """Return settings in one line, without those that are None."""
+    """Return settings in one line, without a value of None."""
     return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 
 
 def fit(needed: int, room: int | None, reads_per_s: int | None) -> str:
-    """Return in words whether a snapshot fits into memory, and what to expect if not."""
+    """Return in words whether a snapshot fits into memory, and the speed without it."""
     if room is None:
         return "whether it fits into memory is not known here"
     if needed <= room:

@@ -136,7 +136,7 @@ def readable(rows: Iterable[tuple[Any, ...]], corpus: Path) -> set[str]:
 
 
 def use_folder(connection: duckdb.DuckDBPyConnection, corpus: Path) -> None:
-    """Resolve paths of files as those of a corpus."""
+    """Resolve paths of files relative to a corpus."""
     for name, folder in (("folder", folder_of(corpus)), ("texts", texts_of(corpus))):
         connection.execute(bound(query(f"db/external_files/{name}"), {"folder": folder}))
 

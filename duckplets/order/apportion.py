@@ -83,7 +83,7 @@ def _tempered(ratio: Fraction, temperature: Decimal) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a leaf gets of some positions."""
+    """The positions that a leaf gets."""
 
     leaf: int
     offsets: Integers  # indices among the positions asked for
@@ -118,7 +118,7 @@ class Apportionment:
         return _counts(self._leaves, self._split, positions, len(self._weights))
 
     def upto(self, leaf: int, positions: Integers) -> Integers:
-        """Return how many of the first ``positions`` a leaf gets; they ascend, as those dealt."""
+        """Return how many of the first ``positions`` a leaf gets; they ascend."""
         low, high, at = 0, len(self._leaves), bisect_left(self._leaves, leaf)
         if len(positions) == 0 or leaf not in self._leaves[at : at + 1]:
             return np.zeros_like(positions)

@@ -81,7 +81,7 @@ class ByTokens:
         return mean
 
     def counts(self, items: int) -> list[int]:
-        """Return how many samples each leaf had before an item, with those of its base."""
+        """Return how many samples each leaf had before an item, its base included."""
         return self.cut(items).counts
 
     def deal(self, items: Integers) -> Iterator[Share]:
@@ -118,7 +118,7 @@ class ByTokens:
         return [number, cut.item, cut.counts, cut.tokens, leads]
 
     def know(self, before: int, start: Sequence[Any]) -> None:
-        """Take where a stair begins from a saved run; so many items come before the first."""
+        """Take the beginning of a stair, after a number of items, from a saved run."""
         number, item, counts, tokens, leads = start
         fits = [len(of) for of in start[2:]] == [self._size, self._size, len(self._nodes)]
         if not fits or self._edges[number : number + 1] != [item] or sum(counts) != before + item:
@@ -188,7 +188,7 @@ class ByTokens:
         return cut
 
     def _around(self, number: int, tokens: int, width: int, item: int) -> Frontier | None:
-        """Return the cut nearest to an item, of those near so many tokens, if there are any."""
+        """Return the cut nearest to an item, among cuts near a number of tokens, or None."""
         start, shares = self.start(number)[0], self._shares[number]
         spans, whole = dict[int, tuple[int, int, int]](), sum(shares)
         for leaf, share in enumerate(shares):

@@ -112,7 +112,7 @@ class Schedule(Pieces):
 
     @property
     def ways(self) -> list[tuple[int, object]]:
-        """The steps at which shares change, and by what."""
+        """The steps at which shares change, with the reason of each."""
         own = self._segments[self._number_of(self.first) :]
         return [(max(self.first, of.step), of.how) for of in own]
 
@@ -143,7 +143,7 @@ class Schedule(Pieces):
     def parts(self, start: int, stop: int, *, samples: bool = False) -> list[float]:
         """Return the mean share of each source over steps without a change.
 
-        Where shares are of tokens, those in ``samples`` are about what comes.
+        Where shares are of tokens, ``samples`` gives an estimate in samples.
         """
         piece = self._of_step(start)
         if piece.deal is None:
@@ -230,7 +230,7 @@ class Schedule(Pieces):
             self._set(step, events[step], after)
 
     def _set(self, step: int, event: Event, until: int = MAX_POSITION) -> None:
-        """Apply weights from a step on, with what was planned after it before the next change."""
+        """Apply weights from a step on, and planned changes before the next event."""
         step = checked("step", step, Step, MixtureError, "set_weights")
         given = checked("weights", event.weights, Shares, MixtureError, "set_weights")
         names = self.sources
@@ -333,7 +333,7 @@ class RunSchedule:
 
     @property
     def ways(self) -> list[tuple[int, object]]:
-        """The steps at which shares change, and by what: equal lists have equal shares."""
+        """The steps at which shares change, with reasons: equal lists have equal shares."""
         parts = zip(self.parts, self._stops, strict=True)
         return [of for part, stop in parts for of in part.ways if of[0] < stop]
 
@@ -343,7 +343,7 @@ class RunSchedule:
         return part.last_change((position - part.begin * self.batch) // part.samples_per_draw)
 
     def over_time(self, first: int, most: int) -> Iterator[tuple[int, list[float]]]:
-        """Yield the steps at which shares change, with all shares; of an anneal ``most`` means."""
+        """Yield steps at which shares change, and all shares; an anneal gives ``most`` means."""
         at_once = max(1, most // len(self.sources))
         for part, stop in zip(self.parts, self._stops, strict=True):
             for begin, end in part.spans(first, stop, at_once):
@@ -400,7 +400,7 @@ class RunSchedule:
         return self._position([part.reached(part.goals(names)) for part in self.parts])
 
     def _position(self, draws: Sequence[int | None]) -> int | None:
-        """Return the first position of a draw, if there is one, of each part."""
+        """Return the first position of the draws of all parts, or None."""
         for part, draw, stop in zip(self.parts, draws, self._stops, strict=True):
             if draw is not None and (at := part.position(draw)) <= stop * self.batch:
                 return max(at, part.first * self.batch)

@@ -20,8 +20,8 @@ def write_card(corpus: Corpus, sampler: Sampler, file: Path, against: Path | Non
         corpus: The corpus of the run.
         sampler: The run.
         file: The file.
-        against: Evaluation texts, as a BEIR folder or a file that ``drawn`` reads: the card counts
-            the records of the newest version that share an n-gram of 13 words with them.
+        against: A BEIR folder, or a file that ``drawn`` reads. The card counts the records of the
+            newest version that share an n-gram of 13 words with its texts.
 
     Raises:
         SamplerError: It is a run over token shards.

@@ -1,4 +1,4 @@
-"""Write down what a run drew, and what it follows from, so that others can make it again.
+"""Write down the draws of a run and their causes, so that others can make it again.
 
 run ─plan→ identities of its samples ─SHA-256, in a chain→ certificate ←root, sketch─ records
 
@@ -48,7 +48,7 @@ _IN_A_BLOCK = 64  # steps, within which samples may change places
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Certificate:
-    """What a run drew and what it follows from, section by section, as JSON values.
+    """The draws of a run and their causes, section by section, as JSON values.
 
     Attributes:
         made: Format, order version, and versions of the packages that made it.
@@ -57,8 +57,8 @@ class Certificate:
         statements: The pools' SQL, whole or as SHA-256, and which each recipe of a source has.
         records: By source and version the number of records and the root of their ids and
             contents; a sketch of all of them.
-        minings: What was mined, by number.
-        outside: What cannot be made again from sources, with a digest.
+        minings: The minings, by number.
+        outside: A digest of each input that no source has.
         drawn: Steps of an interval, the position it goes up to, and the chain of digests.
     """
 
@@ -106,7 +106,7 @@ class Certificate:
 
     @property
     def names(self) -> list[str]:
-        """What may be given to make the run again: the sources, the longest name first."""
+        """The names of the inputs that make the run again, the longest first."""
         outside = ("labels", "tokenizer", "vectors", "candidates")
         return sorted([*self.corpus["sources"], *outside], key=len, reverse=True)
 
@@ -161,7 +161,7 @@ class Certificate:
         if wrong:
             raise StateMismatchError(
                 f"{file}: {', '.join(wrong)} does not agree with its digest; the file was damaged "
-                f"or edited, get it anew"
+                f"or edited; get it again"
             )
         return from_plain(cls, found, StateMismatchError, str(file))
 
@@ -169,7 +169,7 @@ class Certificate:
 def certificate(
     sampler: Sampler, saved: Save, progress: Progress | bool | None = None
 ) -> Certificate:
-    """Return what a run drew so far and what it follows from, for others to check.
+    """Return the certificate of the draws of a run so far, for others to check.
 
     Every sample is planned again, some 100,000 a second.
 

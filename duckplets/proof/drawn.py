@@ -41,9 +41,8 @@ def drawn(
 ) -> pa.Table:
     """Return where a run has drawn texts so far, a row for each time.
 
-    A text is found as a window, or as a section that is written like it but for case, accents and
-    white space. Anchors, positives, mined and given negatives are found by the order run
-    backwards; negatives that were drawn at random need ``every``.
+    A text is found as a window, or as a section that differs only in case, accents and white space.
+    Anchors, positives, mined and given negatives are found by the order run backwards; negatives that were drawn at random need ``every``.
 
     Args:
         sampler: The run.
@@ -151,7 +150,7 @@ def _draws(stream: Stream, units: Integers, start: int, stop: int) -> Integers:
 
 
 def _units(stream: Stream, wanted: Words) -> Integers:
-    """Return the anchors that may draw one of some texts, but for random negatives."""
+    """Return the anchors that may draw one of some texts, without random negatives."""
     pool, anchors = stream.pool, stream.pool.anchors
     chunks = np.isin(anchors.hashes, wanted)
     if (negatives := pool.negatives) is not None:

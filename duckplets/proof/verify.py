@@ -41,7 +41,7 @@ _OF_MINING = ("depth", "query_tokens", "scope", "shard_documents")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verification:
-    """What came of a comparison.
+    """The result of a comparison.
 
     Attributes:
         run: Name of the run.
@@ -49,7 +49,7 @@ class Verification:
         same: Whether the same batches were drawn; None if the run could not be made again.
         differs: The first steps that differ, from the first to before the last; or None.
         records: Records that differ, in words, by source.
-        unverified: What was not verified, and why.
+        unverified: The parts that were not verified, with reasons.
     """
 
     run: str
@@ -94,9 +94,9 @@ def verify(
     Args:
         certificate: The certificate, or its file.
         sources: By name what ``Corpus.ingest`` takes, mostly a path. ``NAME@VERSION`` where a
-            source was read for several versions; ``labels@VERSION`` for a file of ``relabel``;
-            ``tokenizer`` for a tokenizer's file; ``vectors`` and ``candidates`` for the file and
-            the folder beside the corpus, which are compared by their digests.
+            source was read for several versions; ``labels@VERSION`` is a file of ``relabel``, and
+            ``tokenizer`` a tokenizer's file. ``vectors`` and ``candidates`` are compared by their
+            digests: the file and the folder beside the corpus.
         threads: Threads DuckDB may use; all cores by default.
         progress: Called with samples done and their number; True or False for a bar on stderr or
             none. Default: a bar if stderr is a terminal.
@@ -122,7 +122,7 @@ def verify(
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise StateMismatchError(
                 f"the certificate is not as one is made, though its digests agree: "
-                f"{type(error).__name__} {shown(str(error), 80)}; get it anew"
+                f"{type(error).__name__} {shown(str(error), 80)}; get it again"
             ) from error
 
 
@@ -139,7 +139,7 @@ class _Again:
         self._known: set[str] = set()  # sources that are there
 
     def make(self) -> None:
-        """Bring in every version of the sources, and mine what was mined then."""
+        """Ingest every version of the sources, and mine as it was mined then."""
         certificate, corpus = self._certificate, self._corpus
         self._cut()
         mined = [of["corpus_version"] for of in certificate.minings.values()]
