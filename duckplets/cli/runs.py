@@ -94,7 +94,7 @@ def runs(
     if card is not None:
         if {*given} - {"--card", "--drawn"}:
             raise typer.BadParameter(f"--card is of the whole run: leave {given[0]} out")
-        _write_card(corpus, run, card, drawn and Path(drawn))
+        _write_card(corpus, run, card, None if drawn is None else Path(drawn))
         return
     if every and drawn is None:
         raise typer.BadParameter("--all is about texts: give --drawn with it")

@@ -155,8 +155,8 @@ def _minings(plain: Any) -> Iterator[int]:
     if isinstance(plain, dict) and isinstance(plain.get("mining"), int):
         yield plain["mining"]
     elif isinstance(plain, dict | list):
-        for of in plain.values() if isinstance(plain, dict) else plain:
-            yield from _minings(of)
+        for value in plain.values() if isinstance(plain, dict) else plain:
+            yield from _minings(value)
 
 
 def _choose(reader: Database, versions: Collection[int]) -> None:

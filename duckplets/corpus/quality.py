@@ -171,9 +171,9 @@ def decontaminate(
         against: ``test``: records of train and validation are compared with the test split;
             ``validation``: records of train are compared with the validation split. The name of a
             source of the corpus: all others are compared with it. A path: a file, such as
-            ``queries.jsonl`` of a BEIR data set, a glob, a folder of text files, or ``hf://``. A BEIR folder, or a
-            folder of such: the queries of test of each. Or any source that could be ingested.
-            Where a name is several of these, the first in this order is meant.
+            ``queries.jsonl`` of a BEIR data set, a glob, a folder of text files, or ``hf://``. A
+            BEIR folder, or a folder of such: the queries of test of each. Or any source that could
+            be ingested. Where a name is several of these, the first in this order is meant.
         text: Columns of a file whose texts are compared, each by itself.
         ngram: Words of an n-gram.
         action: ``mark`` what was found, or ``remove`` it.

@@ -61,7 +61,10 @@ def keys() -> dict[str, Key]:
     found = dict[str, Key]()
     for table, made in _CLASSES.items():
         texts = documented_arguments(sampler if table == "run" else made)
-        defaults = {of.name: None if of.default is MISSING else of.default for of in fields(made)}
+        defaults = {
+            field.name: None if field.default is MISSING else field.default
+            for field in fields(made)
+        }
         for name, (_, text) in texts.items():
             if name not in ("mixture", "negatives", "options", "lengths", "values"):
                 own = "run" if name == "preset" else table
@@ -143,7 +146,7 @@ def _tables(content: Mapping[str, Any]) -> Tables:
                     f"version = {value_shown(value)}: this duckplets reads version = {_VERSION}"
                 )
         elif name == "recipe":
-            if not isinstance(value, list) or not all(isinstance(of, dict) for of in value):
+            if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
                 raise SamplerError("recipe: write a list of tables, [[recipe]]")
             tables["recipe"] = {"tables": value}
         elif name not in (known := [*_CLASSES, "recipe"]):
@@ -173,7 +176,7 @@ def key_of(name: str, table: str | None = None) -> Key:
         raise SamplerError(f"{where}{name}: it is a key of [{found.table}]; write it there")
     if other := keys().get(_OLD.get(name, "")):
         raise SamplerError(f"{where}{name}: give {other.name} of [{other.table}] instead")
-    names = [of.name for of in keys().values() if table in (None, of.table)]
+    names = [key.name for key in keys().values() if table in (None, key.table)]
     close = nearest(name, names) or nearest(name, keys())
     raise SamplerError(f"{where}{value_shown(name)}: no such key{close or _listed(names)}")
 
@@ -264,7 +267,7 @@ def brief(arguments: Mapping[str, Any], comments: Iterable[str]) -> str:
     """Return a run file with the given keys alone, under comments."""
     recipes, tables = arguments.get("recipes", ()), no_tables()
     tables["run"] = {n: to_plain(v) for n, v in arguments.items() if n not in (*tables, "recipes")}
-    if named := [of for of in recipes if isinstance(of, str)]:
+    if named := [recipe for recipe in recipes if isinstance(recipe, str)]:
         tables["run"]["recipes"] = named
     tables |= {n: to_plain(v, defaults=False) for n, v in arguments.items() if n in tables}
     lines = [*(f"# {comment}" for comment in comments), f"version = {_VERSION}"]
@@ -278,7 +281,7 @@ def brief(arguments: Mapping[str, Any], comments: Iterable[str]) -> str:
 def _lines(request: RunRequest) -> Iterator[str]:
     yield f"version = {_VERSION}"
     recipes = request.recipes or ()
-    own = [of for of in recipes if not isinstance(of, str)]
+    own = [recipe for recipe in recipes if not isinstance(recipe, str)]
     for table in _CLASSES:
         of: Any = request if table == "run" else getattr(request, table)
         off = "# " if of is None else ""

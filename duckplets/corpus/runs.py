@@ -62,11 +62,11 @@ def sampler(
         batch_size: Samples in the batch of each rank.
         negatives: Distinct negatives a triplet, or ``Negatives`` with their source and cut.
         no_duplicates: The value that must be unique in a batch of all ranks. True: texts;
-            negatives are drawn again, and samples change places within blocks of 64 batches. A sample that fits
-            in none gives its position to another (``displaced``). ``negatives``: draw only
-            negatives again, until they differ from all texts of the batch. ``group``: also
-            families, which are records of one ``group_key``, otherwise of one normalised anchor
-            text. Or a value of records, such as ``"meta['entity']"``.
+            negatives are drawn again, and samples change places within blocks of 64 batches. A
+            sample that fits in none gives its position to another (``displaced``). ``negatives``:
+            draw only negatives again, until they differ from all texts of the batch. ``group``:
+            also families, which are records of one ``group_key``, otherwise of one normalised
+            anchor text. Or a value of records, such as ``"meta['entity']"``.
         batch_by: What the samples of a batch of all ranks share: ``source``; ``recipe`` and source;
             also one of 16 classes of ``length``, or a value of records such as
             ``"meta['topic']"``. Shares of a mixture hold for batches. The rest of all keys follows

@@ -95,7 +95,7 @@ def _collections(database: Database) -> list[dict[str, Any]]:
     for row in database.table("corpus/status/collections").to_pylist():
         of = found.setdefault(row["source"], {"documents": {}, "queries": {}, "labels": {}})
         of[row["part"]][row["value"]] = row["count"]
-    return [{"source": source, **of} for source, of in found.items()]
+    return [{"source": source, **counts} for source, counts in found.items()]
 
 
 def _snapshot(database: Database) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ def status_text(found: Mapping[str, Any]) -> str:
 
 
 def _head(found: Mapping[str, Any]) -> Iterator[str]:
-    splits, sizes = found["splits"], {name: size(of) for name, of in found["bytes"].items()}
+    splits, sizes = found["splits"], {name: size(amount) for name, amount in found["bytes"].items()}
     parts = ", ".join(f"{name} {sizes[name]}" for name in ("indexes", "candidates"))
     yield f"corpus    {found['path']}, version {found['version']}"
     yield f"splits    {settings(splits) if splits else 'none yet; run: duckplets split …'}"

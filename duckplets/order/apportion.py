@@ -68,7 +68,10 @@ def exact_shares(weights: Sequence[float | Fraction], temperature: float) -> tup
     if not any(number for number, _ in ratios):
         raise MixtureError("every weight is 0; give at least one more than that")
     if temperature != 1:
-        divisor, fractions = Decimal(repr(float(temperature))), [Fraction(*of) for of in ratios]
+        divisor, fractions = (
+            Decimal(repr(float(temperature))),
+            [Fraction(*ratio) for ratio in ratios],
+        )
         heaviest = max(fractions)
         ratios = [_tempered(f / heaviest, divisor) if f else (0, 1) for f in fractions]
     return _integers(ratios)
@@ -265,7 +268,9 @@ class Stairs:
             self._before[1:, leaves[0]] = np.cumsum(items[:-1])
             return
         middle = (low + high) // 2
-        left, both = (self._shares[:, of].sum(axis=1) for of in (leaves[: middle - low], leaves))
+        left, both = (
+            self._shares[:, numbers].sum(axis=1) for numbers in (leaves[: middle - low], leaves)
+        )
         ratios = left * _ONE // both
         phase = key(purpose, "stairs", *leaves) * _ONE >> 64
         sums = np.concatenate([[phase], phase + np.cumsum(items * ratios)])

@@ -250,8 +250,8 @@ class Mixture:
         if not isinstance(made.weights, str):
             made = replace(made, weights={**made.weights, **dict.fromkeys(names, 0.0)})
         lengths, most = (
-            {name: n for name, n in of.items() if name not in names}
-            for of in (self.lengths, self.max_epochs)
+            {name: n for name, n in named.items() if name not in names}
+            for named in (self.lengths, self.max_epochs)
         )
         return replace(made, lengths=lengths, max_epochs=most)
 

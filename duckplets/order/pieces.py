@@ -128,7 +128,7 @@ class Pieces:
         if self.tapes is None or segment.step != step or segment.start > start:
             return
         with self._alone:
-            piece = next((of for of in self._pieces if of.start == start), None)
+            piece = next((other for other in self._pieces if other.start == start), None)
             if piece is None:
                 is_whole = len(known[2]) == len(self.sources)  # else it is refused below
                 gone = self._gone(known[2]) if is_whole else ()
@@ -267,7 +267,7 @@ class Pieces:
         if gone is None:
             gone = self._gone(base().counts) if self.mixture.max_epochs else ()
         if gone:
-            rows = [[0 if i in gone else of for i, of in enumerate(row)] for row in rows]
+            rows = [[0 if i in gone else share for i, share in enumerate(row)] for row in rows]
             rows = [*map(scaled, rows)] if stairs and any(rows[0]) else rows
         if since:
             purpose = key(purpose, "from", since)
@@ -319,7 +319,7 @@ class Pieces:
         def way(items: int) -> float:
             """Return the largest part of its due that a leaf has had."""
             counts = piece.upto(piece.start + items * size)
-            return max((counts[leaf] - before[leaf]) / of for leaf, of in due.items())
+            return max((counts[leaf] - before[leaf]) / goal for leaf, goal in due.items())
 
         most = (min(limit, MAX_POSITION) - piece.start) // size
         if piece.deal is None or (limit <= MAX_POSITION and way(most) < 1):

@@ -106,7 +106,7 @@ class Schedule(Pieces):
     @property
     def changes(self) -> list[int]:
         """The steps at which shares change, including the beginning."""
-        steps = [of.step for of in self._segments]
+        steps = [segment.step for segment in self._segments]
         steps += [piece.step for piece in self._capped if piece.gone]
         return sorted({max(self.first, step) for step in steps})
 
@@ -114,7 +114,7 @@ class Schedule(Pieces):
     def ways(self) -> list[tuple[int, object]]:
         """The steps at which shares change, with the reason of each."""
         own = self._segments[self._number_of(self.first) :]
-        return [(max(self.first, of.step), of.how) for of in own]
+        return [(max(self.first, segment.step), segment.how) for segment in own]
 
     def names_at(self, step: int) -> tuple[str, ...]:
         """Return the names of the sources drawn at a step."""
@@ -190,7 +190,9 @@ class Schedule(Pieces):
         edges = {self._position(change.step) for change in self._changes} | {end or 0}
         # blocks that events begin lie between, off the grid
         number = self._number_of(self.begin + position // self.batch)
-        edges.update(self._position(of.step) for of in self._segments[number : number + 2])
+        edges.update(
+            self._position(segment.step) for segment in self._segments[number : number + 2]
+        )
         return (
             max([low, *(edge for edge in edges if edge <= position)]),
             min([low + length, *(edge for edge in edges if edge > position)]),
@@ -239,7 +241,9 @@ class Schedule(Pieces):
         while self.events and next(reversed(self.events)) >= step:
             self.events.popitem()
         if len(self.events) < count:
-            merged = (self.mixture.changed(names, of.weights) for of in self.events.values())
+            merged = (
+                self.mixture.changed(names, earlier.weights) for earlier in self.events.values()
+            )
             self._brought = positive(merged)
         if temperature is not None:
             temperature = checked("temperature", temperature, Factor, MixtureError, "set_weights")
@@ -317,7 +321,7 @@ class RunSchedule:
     def with_events(self, events: Events) -> RunSchedule:
         """Return the schedule with these events instead of its own."""
         parts = zip(self.parts, self._stops, strict=True)
-        own = ((p, {at: of for at, of in events.items() if at < stop}) for p, stop in parts)
+        own = ((p, {at: event for at, event in events.items() if at < stop}) for p, stop in parts)
         return RunSchedule([part.with_events(some) for part, some in own])
 
     @property
@@ -335,7 +339,7 @@ class RunSchedule:
     def ways(self) -> list[tuple[int, object]]:
         """The steps at which shares change, with reasons: equal lists have equal shares."""
         parts = zip(self.parts, self._stops, strict=True)
-        return [of for part, stop in parts for of in part.ways if of[0] < stop]
+        return [way for part, stop in parts for way in part.ways if way[0] < stop]
 
     def last_change(self, position: int) -> list[Any] | None:
         """Return where shares last changed before a position, as ``Schedule.last_change``."""
@@ -428,6 +432,6 @@ def _stairs(
         way = one + other - 2 * change.step  # twice the distance of the middle
         pairs = zip(low, high, strict=True)
         mixed = [a * (2 * length - way) + b * way for a, b in pairs]
-        shares.append([max(1, of // (2 * length)) if of else 0 for of in mixed])
+        shares.append([max(1, share // (2 * length)) if share else 0 for share in mixed])
         steps.append(max(one, begin))
     return (*steps, change.until), shares

@@ -37,13 +37,13 @@ def write_card(corpus: Corpus, sampler: Sampler, file: Path, against: Path | Non
     ]
     roots = certificate.records["roots"].items()
     rows = [
-        {"source": name, "version": version, **of}
+        {"source": name, "version": version, **root}
         for name, own in roots
-        for version, of in own.items()
+        for version, root in own.items()
     ]
     lines += ["## Records and their roots", "", *table(rows, len(rows))]
     digests = {**certificate.outside, "batches": certificate.links[-1] if certificate.links else ""}
-    rows = [{"of": name, "digest": of} for name, of in digests.items()]
+    rows = [{"of": name, "digest": digest} for name, digest in digests.items()]
     lines += ["", "## Digests", "", *table(rows, len(rows)), "", "## Contamination", ""]
     if against is None:
         lines.append("It was not measured: no evaluation set was given.")
@@ -51,7 +51,7 @@ def write_card(corpus: Corpus, sampler: Sampler, file: Path, against: Path | Non
         asked = (
             against
             if against.is_dir()
-            else MemorySource([{"text": of} for of in texts_of(against)], text="text")
+            else MemorySource([{"text": text} for text in texts_of(against)], text="text")
         )
         found = corpus.decontaminate(asked, dry_run=True, progress=False)
         lines += [f"By n-grams of {found.ngram} words:", "", *table(found.sets, len(found.sets))]

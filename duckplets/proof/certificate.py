@@ -96,13 +96,13 @@ class Certificate:
         definitions = found.pop("definitions")
         for part in (found, *found["joins"]):
             every = part["recipes"].items()
-            part["recipes"] = {name: [definitions[at] for at in of] for name, of in every}
+            part["recipes"] = {name: [definitions[at] for at in numbers] for name, numbers in every}
         return dict(found)
 
     @property
     def versions(self) -> list[int]:
         """The versions of the corpus that the run draws from."""
-        return [self.run["settings"]["corpus_version"], *(of[1] for of in self.run["joins"])]
+        return [self.run["settings"]["corpus_version"], *(join[1] for join in self.run["joins"])]
 
     @property
     def names(self) -> list[str]:
@@ -186,10 +186,10 @@ def certificate(
     if database is None:
         raise SamplerError("certificate: a run over token shards has none")
     versions = [version.corpus_version for version in settings.versions]
-    pins = [settings.candidates, settings.ranked, *(of for _, of in sampler.minings)]
-    pins += [of for join in settings.joins for of in (join.candidates, join.ranked)]
+    pins = [settings.candidates, settings.ranked, *(pin for _, pin in sampler.minings)]
+    pins += [pin for join in settings.joins for pin in (join.candidates, join.ranked)]
     near = [settings.in_batch, *(join.in_batch for join in settings.joins)]
-    pins += [of.minings for of in near if of is not None]
+    pins += [each.minings for each in near if each is not None]
     minings = dict(_minings(database, pins))
     steps = max(1, -(-saved.steps // _INTERVALS))
     every = -(-steps // _IN_A_BLOCK) * _IN_A_BLOCK if steps > 1 else 1
@@ -284,9 +284,9 @@ def identities(plan: Plan, labels: Words) -> Words:
     hashes = plan.hashes[: len(plan.chunks)]
     if (present := plan.present) is not None:
         hashes = np.where(present, hashes, np.uint64(0))
-    given = np.zeros(len(plan)) if plan.labels is None else plan.labels
+    labels_of = np.zeros(len(plan)) if plan.labels is None else plan.labels
     columns = [labels[plan.streams], plan.swapped.astype(np.uint64)]
-    columns.append(given.astype(np.float64).view(np.uint64))
+    columns.append(labels_of.astype(np.float64).view(np.uint64))
     return np.ascontiguousarray(np.stack([*columns, *hashes], axis=1).astype("<u8"))
 
 
@@ -294,8 +294,8 @@ def _once(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with the definition of each recipe once: thousands of sources share some."""
     found, numbers = json.loads(json.dumps(settings)), dict[str, int]()
     for part in (found, *found["joins"]):
-        for name, of in part["recipes"].items():
-            texts = [json.dumps(each) for each in of]
+        for name, recipes in part["recipes"].items():
+            texts = [json.dumps(each) for each in recipes]
             part["recipes"][name] = [numbers.setdefault(text, len(numbers)) for text in texts]
     return {**found, "definitions": [*map(json.loads, numbers)]}
 
@@ -324,8 +324,13 @@ def _statements(streams: Iterable[Stream]) -> dict[str, Any]:
 
 def _minings(database: Database, pins: Iterable[Pins]) -> Iterator[tuple[str, dict[str, Any]]]:
     minings = Minings(database)
-    every = (of for pin in pins for recipes in pin.by_source.values() for of in recipes.values())
-    for number in sorted({pin.mining for of in every for pin in of.values()}):
+    every = (
+        pins_of
+        for pin in pins
+        for recipes in pin.by_source.values()
+        for pins_of in recipes.values()
+    )
+    for number in sorted({pin.mining for pins_of in every for pin in pins_of.values()}):
         one = minings.by_key(number)
         names = ("recipe", "source", "split", "scorer", "settings", "corpus_version")
         found = {name: getattr(one, name) for name in names}
@@ -344,7 +349,7 @@ def _outside(
     if labels:
         found["labels"] = f"{labels}:{int(total):016x}"
     for one in settings.versions:
-        found |= {f"vectors {name}": of for name, of in one.vectors.digests.items()}
+        found |= {f"vectors {name}": digest for name, digest in one.vectors.digests.items()}
     if tokenizer := settings.chunking.get("tokenizer"):
         found["tokenizer"] = tokenizer
     return found

@@ -142,7 +142,7 @@ class _Again:
         """Ingest every version of the sources, and mine as it was mined then."""
         certificate, corpus = self._certificate, self._corpus
         self._cut()
-        mined = [of["corpus_version"] for of in certificate.minings.values()]
+        mined = [mining["corpus_version"] for mining in certificate.minings.values()]
         first = min([certificate.versions[0], *mined])
         for version, what, source in certificate.corpus["versions"]:
             if corpus.version < version:  # a collection makes two versions
@@ -190,14 +190,14 @@ class _Again:
                 f"source {name!r}, version {version}: it is not given; add {name}=PATH, or "
                 f"{name}@{version}=PATH where the file was another one"
             )
-        told = every[source]
-        mapping = {} if hasattr(rows, "described") else _columns(told["mapping"] or {})
+        read_as = every[source]
+        mapping = {} if hasattr(rows, "described") else _columns(read_as["mapping"] or {})
         how: dict[str, Any] = {"on_conflict": "replace" if name in self._known else "skip"}
         self._known.add(name)
         if name == source and every[name]["documents"] is None:
-            how |= {"on_error": "skip", "trust": told["trust"]}
-        if told["gates"] is not None:
-            gates = told["gates"]
+            how |= {"on_error": "skip", "trust": read_as["trust"]}
+        if read_as["gates"] is not None:
+            gates = read_as["gates"]
             how |= {gate: gates[gate] for gate in ("quality", "where", "limit")}
             how["options"] = IngestOptions(size_mb=gates["size_mb"])
             how["on_conflict"] = "skip"  # as gates have it
@@ -206,22 +206,25 @@ class _Again:
     def _mine(self, version: int) -> None:
         """Mine again what was mined at a version."""
         recipes = self._recipes()
-        for number, of in self._certificate.minings.items():
-            if of["corpus_version"] != version or of["scorer"] != "bm25":
+        for number, mining in self._certificate.minings.items():
+            if mining["corpus_version"] != version or mining["scorer"] != "bm25":
                 continue
-            how = {name: of["settings"][name] for name in _OF_MINING}
-            terms = Terms(**of["settings"]["terms"])
-            recipe = cast("TripletRecipe", from_dict(recipes[of["source"], of["recipe"]]))
-            where = {"source": of["source"], "split": of["split"]}
+            how = {name: mining["settings"][name] for name in _OF_MINING}
+            terms = Terms(**mining["settings"]["terms"])
+            recipe = cast("TripletRecipe", from_dict(recipes[mining["source"], mining["recipe"]]))
+            where = {"source": mining["source"], "split": mining["split"]}
             self._corpus.mine(recipe, terms=terms, progress=False, **where, **how)
-            made = Minings(self._corpus.database).found(of["recipe"], scorer="bm25", **where)
+            made = Minings(self._corpus.database).found(mining["recipe"], scorer="bm25", **where)
             if made:
                 self._pins[int(number)] = {"mining": made[-1].key, "digest": made[-1].digest}
 
     def _recipes(self) -> dict[tuple[str, str], Mapping[str, Any]]:
         parts = [self._settings, *self._settings["joins"]]
         every = (
-            (name, one) for part in parts for name, of in part["recipes"].items() for one in of
+            (name, one)
+            for part in parts
+            for name, recipes in part["recipes"].items()
+            for one in recipes
         )
         return {(name, one["name"]): one for name, one in every}
 
@@ -257,7 +260,7 @@ class _Again:
     @property
     def _is_drawn_outside(self) -> bool:
         """Whether batches depend on candidates or vectors that no source has."""
-        scorers = {of["scorer"] for of in self._certificate.minings.values()}
+        scorers = {mining["scorer"] for mining in self._certificate.minings.values()}
         return bool(scorers - {"bm25"}) or self._settings["vectors"].get("missing") == "drop"
 
     def _links(self, progress: Progress | None) -> Iterator[str]:
@@ -325,10 +328,10 @@ class _Again:
             ("missing here", there - here),
         ):
             words = [
-                f"{shown(known[of]['source'], 40)} {shown(known[of]['record_id'], 80)}"
-                if of in known
-                else f"id hash {of:016x}"
-                for of in sorted(hashes)
+                f"{shown(known[number]['source'], 40)} {shown(known[number]['record_id'], 80)}"
+                if number in known
+                else f"id hash {number:016x}"
+                for number in sorted(hashes)
             ]
             if words:
                 yield f"{what}: {counted(len(words), 'record')}: {listed(words, _NAMED)}"
@@ -339,7 +342,7 @@ class _Again:
 def _roots(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the sources and versions whose records differ."""
     for name in sorted({*theirs["roots"], *ours["roots"]}):
-        one, other = (of["roots"].get(name, {}) for of in (theirs, ours))
+        one, other = (records["roots"].get(name, {}) for records in (theirs, ours))
         for version in sorted({*one, *other}, key=int):
             if one.get(version) != other.get(version):
                 yield name, version

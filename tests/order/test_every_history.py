@@ -25,6 +25,7 @@ EVENTS = [
     *(f"ranks {number}" for number in RANKS),
 ]
 MOST = 7 if THOROUGH else 4
+BEGUN = Standing(position=0, fingerprint={})
 PHASES = ((), ((2, (3, 1)),))
 CAPS = ((), (("a", 1),), (("a", 2),))
 SETTINGS = [
@@ -39,7 +40,7 @@ class PureRun:
 
     world: World  # settings, and counts of anchors
     joins: tuple = ()  # (step, version)
-    standing: Standing = Standing(position=0, fingerprint={})
+    standing: Standing = BEGUN
     saved: tuple | None = None  # joins, and a standing as JSON
 
     @cached_property
