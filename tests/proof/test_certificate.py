@@ -255,7 +255,7 @@ def test_nothing_runs_that_a_certificate_names(made, tmp_path):
     told("run", lambda of: of["settings"]["splits"].update(more=1), "not as one is made")
 
 
-def test_vectors_and_candidates_are_compared_with_the_files_given(tmp_path):
+def test_vectors_are_compared_with_the_file_given(tmp_path):
     notes = write(NOTES, tmp_path / "n.csv", 8)
     path = tmp_path / "c.duckdb"
     with dp.Corpus(path) as corpus:
