@@ -70,11 +70,15 @@ class World:
         """Return the world after something was done."""
         name, _, number = what.partition(" ")
         run = self.run
+        if name in ("weigh", "renew", "join"):  # other steps may come than before a kill
+            run = replace(run, seen=tuple(of for of in run.seen if of[0] < run.step))
         if name == "kill":
-            last = self.saved or Run()
-            return replace(self, run=replace(last, seen=run.seen), pending=())
+            last, seen = self.saved or Run(), run.seen
+            if any(each[:5] in ("weigh", "renew") for each in self.pending):  # lost as well
+                seen = tuple(of for of in seen if of[0] < last.step)
+            return replace(self, run=replace(last, seen=seen), pending=())
         if name in ("take", "skip", "weigh", "renew"):
-            return replace(self, run=self._moved(name, number), pending=(*self.pending, what))
+            return replace(self, run=self._moved(run, name, number), pending=(*self.pending, what))
         world = replace(self, saved=run, pending=())
         if name == "ranks":
             return replace(world, ranks=int(number))
@@ -89,8 +93,7 @@ class World:
             return replace(world, run=joined, saved=joined)
         return world
 
-    def _moved(self, name: str, number: str) -> Run:
-        run = self.run
+    def _moved(self, run: Run, name: str, number: str) -> Run:
         if name == "take":
             return replace(run, step=run.step + 1)
         if name == "skip":
