@@ -68,7 +68,7 @@ def runs(
         duckplets runs faq.duckdb default --next 10
         duckplets runs faq.duckdb default --worst 20
         duckplets runs faq.duckdb default --certificate default.json
-        duckplets runs faq.duckdb default --card run.md --drawn beir/
+        duckplets runs faq.duckdb default --card run.md
         duckplets runs faq.duckdb default --drawn 'the answer to question 7' --all
         duckplets runs faq.duckdb default --to 5000 --reset
         duckplets runs faq.duckdb default --reset
