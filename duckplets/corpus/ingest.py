@@ -90,8 +90,8 @@ def ingest(
             the suffix does not say it.
 
     Returns:
-        An ``IngestReport``: rows read, added, skipped and failed, by reason. Of several sources
-        the reports by name. Of a collection a ``CollectionReport``.
+        An ``IngestReport``: rows read, added, skipped and failed, by reason. Several sources give
+        reports by name, and a collection a ``CollectionReport``.
 
     Raises:
         SourceError: A source cannot be read, exceeds a limit, has no usable row, or ids that
@@ -166,8 +166,8 @@ def ingest_several(
 
     Args:
         sources: As for ``ingest``.
-        columns: As for ``ingest``, of each path.
-        judged: Arguments of the gates, by name; those of a file of sources hold instead.
+        columns: Columns of each path, as for ``ingest``.
+        judged: Arguments of the gates, by name; a file of sources overrides them.
         asked: Other arguments of ``ingest``, by name.
         options: As for ``ingest``.
         each: Called with the name and report of every source when it is stored, and with

@@ -22,7 +22,7 @@ from duckplets.runs import state as states
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrepareReport(Reported):
-    """What ``prepare`` did.
+    """The snapshot that ``prepare`` made.
 
     Attributes:
         folder: The snapshot's folder.
@@ -103,7 +103,8 @@ def prepare(
     Args:
         clean: Remove what neither the newest version nor a saved run needs.
         state (FILE,…): State files of such runs, or one, other than the one beside the corpus.
-        engine: What finds chunks in texts, as for ``mine``; this process reads and writes.
+        engine: The engine that finds chunks in texts, as for ``mine``; this process reads and
+            writes.
         progress: Called with sections done; True for a bar, None for one on a terminal.
 
     Raises:

@@ -105,10 +105,9 @@ def deduplicate(
     if their n-grams of words have a Jaccard similarity of ``near``; a text of fewer words is
     one n-gram. Words are runs of letters, digits and marks in lower case, so case, punctuation and
     white space do not count. In scripts without spaces a character is a word. Candidates
-    come from MinHash bands, and are compared exactly. What is linked to one another, also
-    through others, is a cluster; the record that was ingested first stays, whatever its split:
-    the one of the least ``source_id``, then ``record_key``. Sources and splits are looked at
-    together.
+    come from MinHash bands, and are compared exactly. Linked records, also through others, are a
+    cluster. Its first record stays, whatever the split: the least ``source_id``, then
+    ``record_key``. Sources and splits are compared together.
 
     Clusters are kept in the table ``clusters``. Removing makes a new version: runs pinned to
     earlier ones keep what they have. A record that was removed comes again if its source is
@@ -117,14 +116,14 @@ def deduplicate(
     Args:
         near: Least Jaccard similarity of two texts, above 0 and up to 1.
         action: ``remove`` all of a cluster but one, or ``mark`` clusters only.
-        dry_run: Store nothing, and only report; a corpus that is open read-only will do.
+        dry_run: Store nothing, and only report; a corpus that is open read-only is enough.
         ngram: Words of an n-gram.
         bands: Bands of a signature: more find more, and take longer. The default bands and rows
             find 99 % of the pairs that are just near enough: 12 of 7 for .85, 35 of 3 for .5. The
             report says the share.
         rows: Hash functions of a band: fewer find more, and propose more wrong pairs.
         seed: Seed of the hash functions.
-        engine: What makes the bands of texts, as for ``mine``.
+        engine: The engine that makes the bands of texts, as for ``mine``.
         progress: As for ``ingest``.
 
     Raises:
@@ -177,7 +176,7 @@ def decontaminate(
         text: Columns of a file whose texts are compared, each by itself.
         ngram: Words of an n-gram.
         action: ``mark`` what was found, or ``remove`` it.
-        dry_run: Store nothing, and only report; a corpus that is open read-only will do.
+        dry_run: Store nothing, and only report; a corpus that is open read-only is enough.
         card: Write a Markdown file that lists every set, the n-gram and the matches.
         progress: As for ``ingest``.
 

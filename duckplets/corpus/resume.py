@@ -47,10 +47,10 @@ def resume(
             so this, ``version``, ``threads`` and ``statement_timeout`` are refused for them.
         threads: As for ``Corpus``.
         statement_timeout: As for ``Corpus``.
-        overrides: Arguments of ``Corpus.sampler`` to change, such as ``steps``. Those that change
-            the order must be named in ``allow_drift``. Of ``options`` the fields that are not the
-            default change. A number of ``negatives`` keeps their other fields; ``Negatives`` with
-            another source or cut hold from the cursor on. With ``world_size`` the batch of all
+        overrides: Arguments of ``Corpus.sampler`` to change, such as ``steps``. Arguments that
+            change the order must be named in ``allow_drift``. Fields of ``options`` change unless
+            they are the default. A number of ``negatives`` keeps their other fields; ``Negatives``
+            with another source or cut hold from the cursor on. With ``world_size`` the batch of all
             ranks stays what it was, and is divided among them. Another ``mixture`` is taken if all
             samples before stay what they were: phases may be added, moved or changed from here on.
 

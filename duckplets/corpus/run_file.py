@@ -201,7 +201,7 @@ def put(tables: Tables, name: str, value: Any) -> None:
 
 
 def with_sets(tables: Tables, given: Iterable[str]) -> dict[str, Any]:
-    """Put ``KEY=VALUE`` texts into tables; return those of a resumed run, which are no keys."""
+    """Put ``KEY=VALUE`` texts into tables; return settings of a resumed run, which are no keys."""
     others = dict[str, Any]()
     for text in given:
         name, equals, value = text.partition("=")

@@ -67,8 +67,8 @@ def sampler(
             draw only negatives again, until they differ from all texts of the batch. ``group``:
             also families, which are records of one ``group_key``, otherwise of one normalised
             anchor text. Or a value of records, such as ``"meta['entity']"``.
-        batch_by: What the samples of a batch of all ranks share: ``source``; ``recipe`` and source;
-            also one of 16 classes of ``length``, or a value of records such as
+        batch_by: The value that the samples of a batch of all ranks share: ``source``; ``recipe``
+            (and source); one of 16 classes of ``length``; or a value of records such as
             ``"meta['topic']"``. Shares of a mixture hold for batches. The rest of all keys follows
             as mixed batches of neighbours. With ``source`` in proportion to anchors, the rests of
             the sources fill mixed batches; with weights no batch is mixed.
@@ -127,7 +127,7 @@ def forecast(corpus: CorpusFile, /, kind: Kind = "triplets", **run: Any) -> Fore
 
     Args:
         kind: As for ``sampler``.
-        run: Further arguments of ``sampler``, such as those of ``load_run``.
+        run: Further arguments of ``sampler``, such as the result of ``load_run``.
     """
     with sampler(corpus, kind, **run) as opened:
         return opened.forecast()
