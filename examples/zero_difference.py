@@ -140,6 +140,14 @@ def transformers(sampler: dp.Sampler, folder: Path, losses: Losses) -> None:
     trainer.train(resume_from_checkpoint=get_last_checkpoint(str(folder)))
 
 
+def word_loss(words: torch.nn.Module, tokenizer: Any, batch: Any) -> torch.Tensor:
+    """Return the loss of word vectors: each anchor finds its positive in the batch."""
+    texts = [*batch["anchor"], *batch["positive"]]
+    ids = tokenizer(texts, padding=True, return_tensors="pt")["input_ids"]
+    one, other = words(ids).chunk(2)
+    return torch.nn.functional.cross_entropy(one @ other.T, torch.arange(len(one)))
+
+
 def lightning(corpus: Path, folder: Path, losses: Losses) -> None:
     """Train word vectors; the place in the run is in Lightning's own checkpoint."""
     torch.manual_seed(7)
@@ -156,10 +164,7 @@ def lightning(corpus: Path, folder: Path, losses: Losses) -> None:
             self.words = torch.nn.EmbeddingBag(len(tokenizer), 16)
 
         def training_step(self, batch: dict[str, Any], _: int) -> torch.Tensor:
-            texts = [*batch["anchor"], *batch["positive"]]
-            ids = tokenizer(texts, padding=True, return_tensors="pt")["input_ids"]
-            one, other = self.words(ids).chunk(2)
-            loss = torch.nn.functional.cross_entropy(one @ other.T, torch.arange(len(one)))
+            loss = word_loss(self.words, tokenizer, batch)
             losses.note(self.global_step, loss)
             return loss
 
@@ -216,19 +221,37 @@ def trained(trainer: str, corpus: Path, folder: Path, stops: list[int]) -> dict[
     return found
 
 
-def on_two_ranks(corpus: Path) -> None:
-    """Compare the texts of batches on one rank and on two."""
+def of_ranks(corpus: Path, count: int) -> tuple[list[list[str]], list[float]]:
+    """Train word vectors on ranks in one process; return texts and mean loss of each step."""
+    torch.manual_seed(7)
+    tokenizer = tokenizer_of(FAQ.read_text().split())
+    words = torch.nn.EmbeddingBag(len(tokenizer), 16)
+    optimizer, texts, found = torch.optim.Adam(words.parameters(), lr=0.01), [], []
     with dp.Corpus(corpus, read_only=True) as opened:
-        one = opened.sampler(batch_size=BATCH, seed=7)
-        two = [
-            opened.sampler(batch_size=BATCH // 2, seed=7, rank=rank, world_size=2)
-            for rank in range(2)
-        ]
+        how = {"batch_size": BATCH // count, "seed": 7, "world_size": count}
+        ranks = [opened.sampler(rank=rank, **how) for rank in range(count)]
         for _ in range(STEPS):
-            whole, parts = next(one), [next(sampler) for sampler in two]
-            for name in ("anchor", "positive", "negative"):
-                assert whole[name] == [text for part in parts for text in part[name]]
-    print(f"on two ranks the texts of all {STEPS} batches are those of one rank")
+            batches = [next(sampler) for sampler in ranks]
+            names = ("anchor", "positive", "negative")
+            texts.append([text for name in names for batch in batches for text in batch[name]])
+            losses = [word_loss(words, tokenizer, batch) for batch in batches]
+            loss = torch.stack(losses).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            found.append(float(loss.detach()))
+    return texts, found
+
+
+def on_two_ranks(corpus: Path) -> None:
+    """Compare the texts of batches, and losses, on one rank and on two."""
+    (texts, losses), (others, halves) = (of_ranks(corpus, count) for count in (1, 2))
+    assert texts == others
+    most = max(abs(one - two) for one, two in zip(losses, halves, strict=True))
+    print(
+        f"on two ranks the texts of all {STEPS} batches are those of one rank; loss difference "
+        f"{most:.8f}"
+    )
 
 
 def main(trainers: list[str]) -> None:

@@ -34,6 +34,7 @@ def runs(
     worst: int | None = None,
     out: Path | None = None,
     certificate: Path | None = None,
+    card: Path | None = None,
     drawn: str | None = None,
     every: bool = False,
     reset: bool = False,
@@ -53,6 +54,8 @@ def runs(
         out: FILE.jsonl or FILE.parquet. [default: stdout]
         certificate: Write a certificate of the run so far, for `duckplets verify`. It has settings
             and digests, without texts.
+        card (FILE.md): Write a card: sources, licences, versions and digests. With --drawn FILE it
+            also counts the records that share an n-gram of words with the texts of that file.
         drawn: Print where the run drew a text, as window or section. A file names several texts:
             the lines of a FILE.txt, the queries of a BEIR folder, or the column `text`.
         every (--all): With --drawn: plan every sample again, to find random negatives too.
@@ -66,12 +69,13 @@ def runs(
         duckplets runs faq.duckdb default --next 10
         duckplets runs faq.duckdb default --worst 20
         duckplets runs faq.duckdb default --certificate default.json
+        duckplets runs faq.duckdb default --card run.md
         duckplets runs faq.duckdb default --drawn 'the answer to question 7' --all
         duckplets runs faq.duckdb default --to 5000 --reset
         duckplets runs faq.duckdb default --reset
     """
     values: dict[str, Any] = {"--from": start, "--next": upcoming, "--worst": worst, "--to": stop}
-    values |= {"--out": out, "--certificate": certificate, "--drawn": drawn}
+    values |= {"--out": out, "--certificate": certificate, "--drawn": drawn, "--card": card}
     options = [name for name, value in values.items() if value is not None]
     if run is None:
         if options or reset:
@@ -88,6 +92,11 @@ def runs(
         if len(options) > 1:
             raise typer.BadParameter(f"--certificate is for the whole run: remove {options[0]}")
         _certify(corpus, run, certificate)
+        return
+    if card is not None:
+        if {*options} - {"--card", "--drawn"}:
+            raise typer.BadParameter(f"--card is for the whole run: remove {options[0]}")
+        _write_card(corpus, run, card, None if drawn is None else Path(drawn))
         return
     if every and drawn is None:
         raise typer.BadParameter("--all is for texts: add --drawn")
@@ -135,6 +144,16 @@ def _certify(corpus: Path, run: str, file: Path) -> None:
         sampler.certificate().write(file)
         step = sampler.step
     say(f"wrote the certificate of {counted(step, 'step')} of run {run} to {file}")
+
+
+def _write_card(corpus: Path, run: str, file: Path, against: Path | None) -> None:
+    from duckplets.proof.card import write_card
+
+    if not file.parent.is_dir():
+        raise typer.BadParameter(f"--card {file}: there is no folder {file.parent}")
+    with corpus_at(corpus, read_only=True) as opened, opened.resume(run) as sampler:
+        write_card(opened, sampler, file, against)
+    say(f"wrote the card of run {run} to {file}")
 
 
 def _list(corpus: Path, *, json: bool) -> None:

@@ -59,7 +59,7 @@ _KEEP = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactReport(Reported):
-    """What ``compact`` freed.
+    """The rows, vectors and bytes that ``compact`` freed.
 
     Attributes:
         freed: Removed rows by table, and vectors by set; zeros are left out.
@@ -82,13 +82,14 @@ def compact(
 ) -> CompactReport:
     """Rewrite the file without what was removed or replaced and no saved run needs.
 
-    What is kept: the newest version, and those that runs of the state file beside the corpus
-    and of ``state`` are pinned to, with their minings. Texts, chunks, splits, indexes and
-    minings of what is gone go too; keys and versions stay. It needs the room of the result;
-    whoever looks, after a kill too, sees the old file or the new one.
+    The newest version stays, and each version that a run of the state file beside the corpus, or of
+    ``state``, is pinned to, with its minings. Texts, chunks, splits, indexes and minings of removed
+    records go. Keys and versions stay. It needs the room of the result. After a kill the file is
+    the old one or the new one.
 
     Args:
-        state (FILE,…): A further state file, or several. Runs of any other one may not go on.
+        state (FILE,…): A further state file, or several. Runs of any other state file may not
+            continue.
 
     Raises:
         CorpusLockedError: A sampler or a reader of this corpus, or another ``Corpus``, has the
@@ -154,8 +155,8 @@ def _minings(plain: Any) -> Iterator[int]:
     if isinstance(plain, dict) and isinstance(plain.get("mining"), int):
         yield plain["mining"]
     elif isinstance(plain, dict | list):
-        for of in plain.values() if isinstance(plain, dict) else plain:
-            yield from _minings(of)
+        for value in plain.values() if isinstance(plain, dict) else plain:
+            yield from _minings(value)
 
 
 def _choose(reader: Database, versions: Collection[int]) -> None:

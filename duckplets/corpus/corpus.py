@@ -106,7 +106,7 @@ class Corpus:
     Args:
         path: The file, by convention ``NAME.duckdb``.
         read_only: Open it to share: any number of processes may then read it at once.
-        memory_limit: What DuckDB may use, such as ``"2GB"``; 1 GB by default.
+        memory_limit: Memory for DuckDB, such as ``"2GB"``; 1 GB by default.
         threads: Threads DuckDB may use; all cores by default. No result depends on it.
         statement_timeout: Seconds that one statement over a pool, with the conditions of its
             recipe, or one of yours in ``sql`` may take; None for no end.

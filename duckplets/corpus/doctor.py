@@ -137,7 +137,7 @@ def _vectors(path: Path) -> Iterator[CheckResult]:
 
     store = VectorStore(path)
     try:
-        sets = {of.name: of for of in store.sets()}
+        sets = {each.name: each for each in store.sets()}
         for problem in (*store.verify(), *verify_mapped(path)):
             yield CheckResult(
                 False, f"{store.path}: {problem}; put a copy in its place, or make them anew"

@@ -56,9 +56,10 @@ def ingest(
     all files do, the outcome of every row is in the table ``judgements``, and the same call again
     reads only appended rows.
 
-    Several sources are stored in their order; with gates they are read side by side. Of equal texts
-    the one of the first source is kept. A source that fails by an error that may pass is continued
-    from its last mark. A source that fails for good ends the call; the same call continues there.
+    Several sources are stored in their order; with gates they are read side by side. The first
+    source keeps a text that several have. A source that fails by an error that may pass is
+    continued from its last mark. A source that fails for good ends the call; the same call
+    continues there.
 
     Args:
         source: A path (a file, whose suffix says its format, a folder of text, a glob, an
@@ -89,8 +90,8 @@ def ingest(
             the suffix does not say it.
 
     Returns:
-        An ``IngestReport``: rows read, added, skipped and failed, by reason. Of several sources
-        the reports by name. Of a collection a ``CollectionReport``.
+        An ``IngestReport``: rows read, added, skipped and failed, by reason. Several sources give
+        reports by name, and a collection a ``CollectionReport``.
 
     Raises:
         SourceError: A source cannot be read, exceeds a limit, has no usable row, or ids that
@@ -161,12 +162,12 @@ def ingest_several(
 ) -> dict[str, IngestReport]:
     """Store several sources, as ``ingest`` of one after the other stores them.
 
-    Of rows that were read before their turn some 32 MB a source wait in memory.
+    Rows that were read before their turn wait in memory: some 32 MB a source.
 
     Args:
         sources: As for ``ingest``.
-        columns: As for ``ingest``, of each path.
-        judged: Arguments of the gates, by name; those of a file of sources hold instead.
+        columns: Columns of each path, as for ``ingest``.
+        judged: Arguments of the gates, by name; a file of sources overrides them.
         asked: Other arguments of ``ingest``, by name.
         options: As for ``ingest``.
         each: Called with the name and report of every source when it is stored, and with
@@ -289,7 +290,7 @@ def _gates(judged: Mapping[str, Any]) -> QualityGates | None:
 
 @contextmanager
 def _along(corpus: CorpusFile, options: IngestOptions) -> Iterator[LaidAlong | None]:
-    """Yield what lays texts out as they are stored; None if no snapshot is to be made."""
+    """Yield the layout of texts as they are stored; None without a snapshot."""
     from duckplets.ingest.chunks import fingerprint
     from duckplets.ingest.splits import splits_in_use
     from duckplets.serving.along import LaidAlong
@@ -305,7 +306,7 @@ def _along(corpus: CorpusFile, options: IngestOptions) -> Iterator[LaidAlong | N
 
 
 def _prepared(corpus: CorpusFile, options: IngestOptions, along: LaidAlong | None) -> list[str]:
-    """Make the snapshot of what was stored, if it is to be made; return notes."""
+    """Make the snapshot of the stored texts if it is wanted; return notes."""
     from duckplets.corpus.maintenance import prepare
     from duckplets.ingest.chunks import fingerprint
     from duckplets.ingest.splits import split, splits_in_use

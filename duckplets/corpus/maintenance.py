@@ -22,7 +22,7 @@ from duckplets.runs import state as states
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrepareReport(Reported):
-    """What ``prepare`` did.
+    """The snapshot that ``prepare`` made.
 
     Attributes:
         folder: The snapshot's folder.
@@ -64,8 +64,8 @@ def remove(
 ) -> int:
     """Remove a source from the newest version, a stored recipe, or a set of vectors.
 
-    Runs pinned to earlier versions keep drawing from a source; runs pinned to vectors end. What an
-    unfinished ingest of a source has stored is discarded and counted too.
+    Runs pinned to earlier versions keep drawing from a source; runs pinned to vectors end. Rows of
+    an unfinished ingest of the source are discarded and counted, too.
 
     Returns:
         How many records, recipes or vectors were removed.
@@ -108,7 +108,8 @@ def prepare(
         rewrite: First store the texts of compressed files left in place in ``NAME.texts/``, next to
             the corpus. Runs read them there, and the corpus no longer needs these files.
         state (FILE,…): State files of such runs, or one, other than the one beside the corpus.
-        engine: What finds chunks in texts, as for ``mine``; this process reads and writes.
+        engine: The engine that finds chunks in texts, as for ``mine``; this process reads and
+            writes.
         progress: Called with sections done; True for a bar, None for one on a terminal.
 
     Raises:

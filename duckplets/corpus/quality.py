@@ -43,7 +43,8 @@ def quality(
 
     Args:
         record: Explain one row: a record id, or ``SOURCE:ROW``.
-        against: Compare the metrics of all sources with those of this source, or of this version.
+        against: Compare the metrics of all sources with the metrics of this source, or of this
+            version.
         apply: Settings, the name of a preset, or a TOML file; see ``Quality``.
         dry_run: With ``apply``: report the changes, and store none.
         examples: Numbers of the first rows of each count.
@@ -102,12 +103,11 @@ def deduplicate(
 
     The text of a record is all of its sections but rejected ones, in order. Two texts are near
     if their n-grams of words have a Jaccard similarity of ``near``; a text of fewer words is
-    one n-gram. Words are runs of letters, digits and marks in lower case, so case, punctuation
-    and white space do not count; in scripts without spaces a character is a word. Candidates
-    come from MinHash bands, and are compared exactly. What is linked to one another, also
-    through others, is a cluster; the record that was ingested first stays, whatever its split:
-    the one of the least ``source_id``, then ``record_key``. Sources and splits are looked at
-    together.
+    one n-gram. Words are runs of letters, digits and marks in lower case, so case, punctuation and
+    white space do not count. In scripts without spaces a character is a word. Candidates
+    come from MinHash bands, and are compared exactly. Linked records, also through others, are a
+    cluster. Its first record stays, whatever the split: the least ``source_id``, then
+    ``record_key``. Sources and splits are compared together.
 
     Clusters are kept in the table ``clusters``. Removing makes a new version: runs pinned to
     earlier ones keep what they have. A record that was removed comes again if its source is
@@ -118,12 +118,12 @@ def deduplicate(
         action: ``remove``: keep one record of each cluster. ``mark``: only store the clusters.
         dry_run: Report without storing. The corpus may be open read-only.
         ngram: Words of an n-gram.
-        bands: Bands of a signature: more find more, and take longer. By default bands and
-            rows are such that 99 % of the pairs that are just near enough are found: 12 of 7
-            for .85, 35 of 3 for .5. The report says the share.
+        bands: Bands of a signature: more find more, and take longer. The default bands and rows
+            find 99 % of the pairs that are just near enough: 12 of 7 for .85, 35 of 3 for .5. The
+            report says the share.
         rows: Hash functions of a band: fewer find more, and propose more wrong pairs.
         seed: Seed of the hash functions.
-        engine: What makes the bands of texts, as for ``mine``.
+        engine: The engine that makes the bands of texts, as for ``mine``.
         progress: As for ``ingest``.
 
     Raises:
@@ -160,10 +160,10 @@ def decontaminate(
 ) -> DecontaminationReport:
     """Find records that share an n-gram of words with an evaluation set.
 
-    The text of a record, and of a row of a file, is all of its sections but rejected ones, in
-    order; words are as for ``deduplicate``. An evaluation text of fewer words than ``ngram``
-    matches nothing: the report counts these, and says which ``ngram`` reaches most of them. What
-    was found is kept in the table ``contaminations``. Removing makes a new version: runs pinned to
+    The text of a record, and of a row of a file, is all of its sections, in order, without rejected
+    ones. Words are as for ``deduplicate``. An evaluation text of fewer words than ``ngram``
+    matches nothing: the report counts these, and says which ``ngram`` reaches most of them. The
+    matches are stored in the table ``contaminations``. Removing makes a new version: runs pinned to
     earlier ones keep what they have.
 
     Args:
@@ -182,8 +182,7 @@ def decontaminate(
 
     Raises:
         QualityError: The card cannot be written.
-        SourceError: There is no such evaluation set, it cannot be read, or no text of it has
-            so many words.
+        SourceError: The evaluation set is missing or unreadable, or its texts have too few words.
         SamplerError, SplitError: An argument is wrong, or there are no splits yet.
     """
     from duckplets.quality import decontaminate as finding
@@ -204,7 +203,7 @@ def decontaminate(
 
 @contextmanager
 def _looking(corpus: CorpusFile, /, verb: str, dry_run: bool) -> Iterator[None]:
-    """Hold the write lock of the corpus unless nothing is to be changed."""
+    """Hold the write lock of the corpus if something changes."""
     with ExitStack() as held:
         if not dry_run:
             held.enter_context(corpus.database.changing(verb))

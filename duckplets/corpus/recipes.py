@@ -44,7 +44,7 @@ def recipes(corpus: CorpusFile, /) -> list[Recipe]:
 
 
 def brought_recipes(corpus: CorpusFile, /) -> dict[str, list[Recipe]]:
-    """Return by source the recipes that it brought, else its defaults, but for long sections."""
+    """Return by source its own recipes or its defaults, without long sections."""
     sources = recipe_store.sources_of(corpus.database, records.current_version(corpus.database))
     return {name: list(brought.recipes(None)) for name, brought in sources.items()}
 

@@ -39,19 +39,18 @@ def resume(
         state: The state file; by default beside the corpus.
         save_to: Another state file to save to from now on.
         version: ``"newest"``, or the number of a corpus version: text that arrived since joins.
-            From the cursor on each recipe of a source ends the epoch that is under way with the
-            anchors it had, then takes those of that version; sources that came since are drawn
-            from with the weights that the mixture has for them. Saved with the run. Without it the
+            From the cursor on each recipe begins a new epoch with the anchors of that version. New
+            sources are drawn with their weights in the mixture. Saved with the run. Without it the
             run stays with the versions it has.
-        allow_drift: Fingerprint fields that may differ from what was saved, by name.
+        allow_drift: Names of fingerprint fields that may differ from the saved ones.
         memory_limit: As for ``Corpus``. Token shards have no versions and are read without DuckDB,
             so this, ``version``, ``threads`` and ``statement_timeout`` are refused for them.
         threads: As for ``Corpus``.
         statement_timeout: As for ``Corpus``.
-        overrides: Arguments of ``Corpus.sampler`` to change, such as ``steps``. Those that change
-            the order must be named in ``allow_drift``. Of ``options`` the fields that are not the
-            default change. A number of ``negatives`` keeps their other fields; ``Negatives`` with
-            another source or cut hold from the cursor on. With ``world_size`` the batch of all
+        overrides: Arguments of ``Corpus.sampler`` to change, such as ``steps``. Arguments that
+            change the order must be named in ``allow_drift``. Fields of ``options`` change unless
+            they are the default. A number of ``negatives`` keeps their other fields; ``Negatives``
+            with another source or cut hold from the cursor on. With ``world_size`` the batch of all
             ranks stays what it was, and is divided among them. Another ``mixture`` is taken if all
             samples before stay what they were: phases may be added, moved or changed from here on.
 

@@ -61,7 +61,10 @@ def keys() -> dict[str, Key]:
     found = dict[str, Key]()
     for table, made in _CLASSES.items():
         texts = documented_arguments(sampler if table == "run" else made)
-        defaults = {of.name: None if of.default is MISSING else of.default for of in fields(made)}
+        defaults = {
+            field.name: None if field.default is MISSING else field.default
+            for field in fields(made)
+        }
         for name, (_, text) in texts.items():
             if name not in ("mixture", "negatives", "options", "lengths", "values"):
                 own = "run" if name == "preset" else table
@@ -130,7 +133,7 @@ def _naming(path: str | Path, only: str | None = None) -> Iterator[None]:
 
 
 def no_tables() -> Tables:
-    """Return the tables of a run that nothing was said of."""
+    """Return the tables of a run without any setting."""
     return {name: {} for name in _CLASSES}
 
 
@@ -143,7 +146,7 @@ def _tables(content: Mapping[str, Any]) -> Tables:
                     f"version = {value_shown(value)}: this duckplets reads version = {_VERSION}"
                 )
         elif name == "recipe":
-            if not isinstance(value, list) or not all(isinstance(of, dict) for of in value):
+            if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
                 raise SamplerError("recipe: write a list of tables, [[recipe]]")
             tables["recipe"] = {"tables": value}
         elif name not in (known := [*_CLASSES, "recipe"]):
@@ -164,7 +167,7 @@ def _tables(content: Mapping[str, Any]) -> Tables:
 
 
 def key_of(name: str, table: str | None = None) -> Key:
-    """Return a key; refuse one that is unknown, or stands in another table."""
+    """Return a key; refuse one that is unknown, or belongs to another table."""
     found = keys().get(name)
     if found is not None and table in (None, found.table):
         return found
@@ -173,7 +176,7 @@ def key_of(name: str, table: str | None = None) -> Key:
         raise SamplerError(f"{where}{name}: it is a key of [{found.table}]; write it there")
     if other := keys().get(_OLD.get(name, "")):
         raise SamplerError(f"{where}{name}: give {other.name} of [{other.table}] instead")
-    names = [of.name for of in keys().values() if table in (None, of.table)]
+    names = [key.name for key in keys().values() if table in (None, key.table)]
     close = nearest(name, names) or nearest(name, keys())
     raise SamplerError(f"{where}{value_shown(name)}: no such key{close or _listed(names)}")
 
@@ -183,7 +186,7 @@ def _listed(known: Iterable[str]) -> str:
 
 
 def put(tables: Tables, name: str, value: Any) -> None:
-    """Put the value of a table or of a key where it belongs, over what was there."""
+    """Put the value of a table or of a key in its place, over the former one."""
     if name in _SHORT:
         if isinstance(value, str) and name == "mixture" and Path(value).suffix:
             tables["mixture"] = Mixture.from_toml(value).to_dict()
@@ -198,7 +201,7 @@ def put(tables: Tables, name: str, value: Any) -> None:
 
 
 def with_sets(tables: Tables, given: Iterable[str]) -> dict[str, Any]:
-    """Put ``KEY=VALUE`` texts into tables; return those of a resumed run, which are no keys."""
+    """Put ``KEY=VALUE`` texts into tables; return settings of a resumed run, which are no keys."""
     others = dict[str, Any]()
     for text in given:
         name, equals, value = text.partition("=")
@@ -264,7 +267,7 @@ def brief(arguments: Mapping[str, Any], comments: Iterable[str]) -> str:
     """Return a run file with the given keys alone, under comments."""
     recipes, tables = arguments.get("recipes", ()), no_tables()
     tables["run"] = {n: to_plain(v) for n, v in arguments.items() if n not in (*tables, "recipes")}
-    if named := [of for of in recipes if isinstance(of, str)]:
+    if named := [recipe for recipe in recipes if isinstance(recipe, str)]:
         tables["run"]["recipes"] = named
     tables |= {n: to_plain(v, defaults=False) for n, v in arguments.items() if n in tables}
     lines = [*(f"# {comment}" for comment in comments), f"version = {_VERSION}"]
@@ -278,7 +281,7 @@ def brief(arguments: Mapping[str, Any], comments: Iterable[str]) -> str:
 def _lines(request: RunRequest) -> Iterator[str]:
     yield f"version = {_VERSION}"
     recipes = request.recipes or ()
-    own = [of for of in recipes if not isinstance(of, str)]
+    own = [recipe for recipe in recipes if not isinstance(recipe, str)]
     for table in _CLASSES:
         of: Any = request if table == "run" else getattr(request, table)
         off = "# " if of is None else ""
@@ -309,7 +312,7 @@ def recipe_lines(recipe: Recipe) -> Iterator[str]:
 
 
 def _toml(value: Any) -> str:
-    """Return a plain value in TOML; its strings are those of JSON."""
+    """Return a plain value in TOML; strings are written as in JSON."""
     if isinstance(value, Mapping):
         names = {n: n if n.isidentifier() and n.isascii() else _toml(n) for n in value}
         pairs = (f"{names[n]} = {_toml(v)}" for n, v in value.items() if v is not None)

@@ -126,7 +126,7 @@ def forecast(corpus: CorpusFile, /, kind: Kind = "triplets", **run: Any) -> Fore
 
     Args:
         kind: As for ``sampler``.
-        run: Further arguments of ``sampler``, such as those of ``load_run``.
+        run: Further arguments of ``sampler``, such as the result of ``load_run``.
     """
     with sampler(corpus, kind, **run) as opened:
         return opened.forecast()

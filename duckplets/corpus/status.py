@@ -1,4 +1,4 @@
-"""Count what is in a corpus: sources, pools with what they leave out, runs, capacity."""
+"""Count the sources of a corpus, its pools, the rows they leave out, runs and capacity."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Status(ShownDict):
 
 
 def status(corpus: CorpusFile, /, *, pools: bool | None = None) -> Status:
-    """Return versions, counts by source and split, pools with what they leave out, runs.
+    """Return versions, counts by source and split, pools, the rows they leave out, and runs.
 
     ``uncounted`` names what is not counted: pools and shared anchors of a large corpus, until
     somebody asks for them.
@@ -95,7 +95,7 @@ def _collections(database: Database) -> list[dict[str, Any]]:
     for row in database.table("corpus/status/collections").to_pylist():
         of = found.setdefault(row["source"], {"documents": {}, "queries": {}, "labels": {}})
         of[row["part"]][row["value"]] = row["count"]
-    return [{"source": source, **of} for source, of in found.items()]
+    return [{"source": source, **counts} for source, counts in found.items()]
 
 
 def _snapshot(database: Database) -> dict[str, Any] | None:
@@ -149,7 +149,7 @@ def _capacity(database: Database) -> list[dict[str, Any]]:
 
 
 def _in_place(database: Database) -> dict[str, Any]:
-    """Describe the files that texts stay in: number, bytes, and what is wrong with any."""
+    """Describe the files that texts stay in: number, bytes, and damage."""
     sizes = [
         int(size)
         for _, size, modified, _ in database.run("db/external_files/files")

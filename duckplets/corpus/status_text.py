@@ -19,7 +19,7 @@ def status_text(found: Mapping[str, Any]) -> str:
 
 
 def _head(found: Mapping[str, Any]) -> Iterator[str]:
-    splits, sizes = found["splits"], {name: size(of) for name, of in found["bytes"].items()}
+    splits, sizes = found["splits"], {name: size(amount) for name, amount in found["bytes"].items()}
     parts = ", ".join(f"{name} {sizes[name]}" for name in ("indexes", "candidates"))
     yield f"corpus    {found['path']}, version {found['version']}"
     yield f"splits    {settings(splits) if splits else 'none yet; run: duckplets split …'}"
@@ -95,12 +95,12 @@ def shared_anchors(split: str, anchors: int, shared: int) -> str:
 
 
 def settings(values: Mapping[str, Any]) -> str:
-    """Return settings in one line, without those that are None."""
+    """Return settings in one line, without a value of None."""
     return ", ".join(f"{name}={value}" for name, value in values.items() if value is not None)
 
 
 def fit(needed: int, room: int | None, reads_per_s: int | None) -> str:
-    """Return in words whether a snapshot fits into memory, and what to expect if not."""
+    """Return in words whether a snapshot fits into memory, and the speed without it."""
     if room is None:
         return "whether it fits into memory is not known here"
     if needed <= room:

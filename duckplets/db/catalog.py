@@ -1,4 +1,4 @@
-"""Compare the catalog of a file with what its migrations make, before the file can run anything."""
+"""Compare the catalog of a file with its migrations before the file can run anything."""
 
 # DuckDB looks functions up in the file first: a macro ``count`` in it would run in every statement.
 
@@ -121,18 +121,16 @@ def note(state: FileState | None, checked: Checked) -> None:
         _CHECKED[state[0]] = state[1], checked
 
 
-def note_own_changes(path: Path) -> None:
-    """Remember the state of a file that only this process has changed since it was checked."""
+def note_own_changes(path: Path, checked: Checked | None) -> None:
+    """Remember the state of a checked file that only this process has changed since."""
     # A corpus is checked again: its rows say which files statements may read.
-    state = state_of(path)
-    found = _CHECKED.get(state[0]) if state is not None else None
-    if found is not None and found[1].kind in ("state", "vectors"):
-        note(state, found[1])
+    if checked is not None and checked.kind in ("state", "vectors"):
+        note(state_of(path), checked)
 
 
 @contextmanager
 def aside(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a second connection, in which names mean DuckDB's own and not those of the file."""
+    """Open a second connection, in which names mean DuckDB's own, whatever the file has."""
     other = connection.cursor()
     try:
         other.execute(query("db/catalog/aside"))
@@ -185,7 +183,7 @@ def checksum_of(text: str) -> str:
 
 
 def check_macros(name: str, found: Entries, made: Entries) -> None:
-    """Refuse macros that differ from those that the file's recipes make."""
+    """Refuse macros that differ from the file's recipes."""
     for entry in sorted(found.keys() | made.keys()):
         if entry not in made:
             raise _refusal(entry, found[entry], name, is_known=False)
@@ -221,7 +219,7 @@ def _made_by(rows: list[Row], name: str) -> tuple[Kind, tuple[str, ...]]:
 def _both(
     connection: duckdb.DuckDBPyConnection, database: str, texts: tuple[str, ...]
 ) -> tuple[Entries, Entries]:
-    """Return what a file holds, and what statements make in an empty database."""
+    """Return the entries of a file, and the entries that statements make in an empty database."""
     if texts in _MADE:
         return _entries(connection)[database], _MADE[texts]
     reference = f"{database}_"  # in the same instance, so that both are listed at once
@@ -282,7 +280,7 @@ def _is_equal(one: frozenset[str] | None, other: frozenset[str] | None) -> bool:
 
 
 def _means_the_same(one: frozenset[str] | None, other: frozenset[str]) -> bool:
-    """Return whether macros differ only in what versions of DuckDB write in other ways."""
+    """Return whether macros differ only in the spelling of a DuckDB version."""
     if one is None or len(one) != len(other):
         return False
     return {_simplified(sql) for sql in one} == {_simplified(sql) for sql in other}
@@ -339,7 +337,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, name: str, database: str) -> li
 
 
 def _naming(name: str, database: str) -> str:
-    """Return a statement with the name of a database in the place of ``file``."""
+    """Return a statement with the name of a database instead of ``file``."""
     lines = [line for line in query(name).splitlines() if not line.startswith("--")]
     return re.sub(r"\bfile\b", lambda _: identifier(database), "\n".join(lines))
 

@@ -129,7 +129,7 @@ class Database:
 
     @property
     def checked(self) -> Checked | None:
-        """What opening found in the file; None if this process had it open already."""
+        """The result of the check at opening; None if this process had the file open."""
         return self._first.checked
 
     def cursor(self) -> Database:
@@ -343,7 +343,7 @@ class Database:
             use(before)
 
     def shed(self) -> None:
-        """Give back memory of what was read or written and is not in use."""
+        """Give back memory that is not in use."""
         # Others in this process may have the file open; their statements would run out of memory.
         with sessions.alone(self._session) as alone:
             if not alone:

@@ -1,4 +1,4 @@
-"""Find extensions of DuckDB: installed ones, those of a wheel, downloads."""
+"""Find extensions of DuckDB: installed, in a wheel, or downloaded."""
 
 # The stemmers of ``fts`` are loaded into memory, since a sealed instance loads nothing.
 

@@ -111,7 +111,9 @@ def seal(connection: duckdb.DuckDBPyConnection, corpus: Path, allowed: Collectio
     if connection.execute(query("db/external_files/is_sealed")).fetchall()[0][0]:
         return True
     folders = []
-    for folder in (files.beside(corpus, of).absolute() for of in (files.CANDIDATES, files.TEXTS)):
+    for folder in (
+        files.beside(corpus, ending).absolute() for ending in (files.CANDIDATES, files.TEXTS)
+    ):
         files.refuse_links(folder)
         if not any(path.startswith(f"{folder}/") for path in CHANGED):
             folders.append(f"{folder}/")
@@ -136,7 +138,7 @@ def readable(rows: Iterable[tuple[Any, ...]], corpus: Path) -> set[str]:
 
 
 def use_folder(connection: duckdb.DuckDBPyConnection, corpus: Path) -> None:
-    """Resolve paths of files as those of a corpus."""
+    """Resolve paths of files relative to a corpus."""
     for name, folder in (("folder", folder_of(corpus)), ("texts", texts_of(corpus))):
         connection.execute(bound(query(f"db/external_files/{name}"), {"folder": folder}))
 

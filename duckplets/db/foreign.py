@@ -23,7 +23,7 @@ _FILE = re.compile(r'(?:Cannot access|No files found|Cannot open)[^"]*"([^"]+)"'
 
 @contextmanager
 def translated(connection: duckdb.DuckDBPyConnection | None = None) -> Iterator[None]:
-    """Translate errors raised inside, and end with what Ctrl-C interrupts of a connection."""
+    """Translate errors raised inside, also of a statement that Ctrl-C interrupts."""
     try:
         with orderly(connection):
             yield

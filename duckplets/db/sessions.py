@@ -1,4 +1,4 @@
-"""Open DuckDB files, and track which of them this process has open, and who writes."""
+"""Open DuckDB files, and track the open ones and their writers."""
 
 # A forked process inherits connections without DuckDB's threads, so even closing one would wait
 # for ever: inherited connections are kept and never touched.
@@ -128,7 +128,7 @@ class Session:
             _SESSIONS.discard(self)
             _end(self.connection)
             if self._path and not self.read_only and not _is_among(self._path, _SESSIONS):
-                catalog.note_own_changes(self._path)
+                catalog.note_own_changes(self._path, self.checked)
 
 
 class Feed:
@@ -189,7 +189,7 @@ def open_session(
 
 
 class _Opening:
-    """Opens a file: sealed first, then compared with what duckplets makes, then used."""
+    """Opens a file: seals it, compares its catalog, then uses it."""
 
     def __init__(
         self, path: Path, name: str, config: dict[str, Any], read_only: bool, is_open: bool
@@ -239,7 +239,7 @@ class _Opening:
         *,
         is_attached: bool = False,
     ) -> Session:
-        """Open the file without access to others, except those that texts stay in."""
+        """Open the file without access to others, except the files of texts."""
         checked = catalog.Checked() if self._is_new else catalog.known(self._state)
         while True:
             must_allow = False
@@ -298,7 +298,7 @@ def _is_among(path: Path, sessions: Iterable[Session]) -> bool:
 
 
 def refuse_shared(session: Session, own: Collection[Session], name: str) -> None:
-    """Refuse to go on if something else in this process has the file open."""
+    """Refuse a file that something else in this process has open."""
     with _GATE:
         others = [s for s in _SESSIONS if s.file == session.file and s not in own]
     if others:

@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 
 class CorpusFile(Protocol):
-    """What verbs need of a ``Corpus``, whose class lies above their rooms."""
+    """The part that verbs need of a ``Corpus``, whose class lies above their rooms."""
 
     database: Database
     path: Path

@@ -21,7 +21,6 @@ from duckplets.recipes import store as recipe_store
 from duckplets.recipes.files import to_dict
 from duckplets.recipes.recipes import TextRecipe, TripletRecipe
 from duckplets.runs.settings import plain_of
-from duckplets.sources.remote.grammar import HubUri
 
 if TYPE_CHECKING:
     from duckplets.export import ExportReport
@@ -101,7 +100,7 @@ def drawn_from(sampler: Sampler, start: int, rows: int) -> Contents:
     )
 
 
-def card(corpus: CorpusFile, uri: HubUri, contents: Contents) -> str:
+def card(corpus: CorpusFile, title: str, contents: Contents) -> str:
     """Return the text of a card, with its metadata in front."""
     database, sources = corpus.database, sorted(contents.recipes)
     where = {"sources": sources, "version": contents.version}
@@ -112,7 +111,7 @@ def card(corpus: CorpusFile, uri: HubUri, contents: Contents) -> str:
     unseen = [source for source in sources if source not in seen]
     unlicensed = any(row["licence"] is None for row in licences)
     lines = [
-        *(*_FRONT, "", f"# {uri.name}", ""),
+        *(*_FRONT, "", f"# {plain(title)}", ""),
         f"{counted(contents.rows, 'row')} of {contents.kind}, split {contents.split}, made by "
         f"duckplets {version_of('duckplets')} with DuckDB {engine_version()} from version "
         f"{contents.version} of a corpus.",

@@ -126,7 +126,7 @@ def _send(
     corpus: CorpusFile, target: HubTarget, rows: Path, contents: Contents, parent: Parent
 ) -> PushReport:
     text = rows.with_name(_CARD)
-    text.write_text(card(corpus, target.uri, contents), "utf-8", newline="\n")
+    text.write_text(card(corpus, target.uri.name, contents), "utf-8", newline="\n")
     files = {_CARD: text, f"data/{contents.split}-00000-of-00001.parquet": rows}
     title = f"{counted(contents.rows, 'row')} of {contents.kind}"
     return PushReport(

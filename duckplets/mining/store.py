@@ -150,7 +150,7 @@ class Minings:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.folder = folder_of(database)
-        every, self.damaged = _read(self.folder)
+        every, self.damaged = minings_in(self.folder)
         self.finished = {mining.key: mining for mining in every if mining.finished_at}
         self._newest: list[Mining] = []
         self._places = defaultdict[tuple[str, str], list[Mining]](list)
@@ -317,7 +317,7 @@ class Minings:
         return mining
 
 
-def _read(folder: ArtifactFolder) -> tuple[list[Mining], list[DamagedFileError]]:
+def minings_in(folder: ArtifactFolder) -> tuple[list[Mining], list[DamagedFileError]]:
     """Return all minings by key, also unfinished ones, and the errors of damaged manifests."""
     minings, errors = list[Mining](), list[DamagedFileError]()
     for name in folder.manifests():
@@ -418,7 +418,7 @@ class OpenMining:
         self._anchors, self._since = 0, time.monotonic()  # of these rows; of the last part
         last = max((int(name[7:-5]) for name in folder.manifests()), default=0)
         self.mining = replace(target, key=last + 1)
-        for stored in _read(folder)[0]:
+        for stored in minings_in(folder)[0]:
             if stored.pair != target.pair or stored.finished_at:
                 continue
             if stored.inputs() == target.inputs() and not fresh:

@@ -68,7 +68,10 @@ def exact_shares(weights: Sequence[float | Fraction], temperature: float) -> tup
     if not any(number for number, _ in ratios):
         raise MixtureError("every weight is 0; give at least one more than that")
     if temperature != 1:
-        divisor, fractions = Decimal(repr(float(temperature))), [Fraction(*of) for of in ratios]
+        divisor, fractions = (
+            Decimal(repr(float(temperature))),
+            [Fraction(*ratio) for ratio in ratios],
+        )
         heaviest = max(fractions)
         ratios = [_tempered(f / heaviest, divisor) if f else (0, 1) for f in fractions]
     return _integers(ratios)
@@ -83,7 +86,7 @@ def _tempered(ratio: Fraction, temperature: Decimal) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a leaf gets of some positions."""
+    """The positions that a leaf gets."""
 
     leaf: int
     offsets: Integers  # indices among the positions asked for
@@ -118,7 +121,7 @@ class Apportionment:
         return _counts(self._leaves, self._split, positions, len(self._weights))
 
     def upto(self, leaf: int, positions: Integers) -> Integers:
-        """Return how many of the first ``positions`` a leaf gets; they ascend, as those dealt."""
+        """Return how many of the first ``positions`` a leaf gets; they ascend."""
         low, high, at = 0, len(self._leaves), bisect_left(self._leaves, leaf)
         if len(positions) == 0 or leaf not in self._leaves[at : at + 1]:
             return np.zeros_like(positions)
@@ -265,7 +268,9 @@ class Stairs:
             self._before[1:, leaves[0]] = np.cumsum(items[:-1])
             return
         middle = (low + high) // 2
-        left, both = (self._shares[:, of].sum(axis=1) for of in (leaves[: middle - low], leaves))
+        left, both = (
+            self._shares[:, numbers].sum(axis=1) for numbers in (leaves[: middle - low], leaves)
+        )
         ratios = left * _ONE // both
         phase = key(purpose, "stairs", *leaves) * _ONE >> 64
         sums = np.concatenate([[phase], phase + np.cumsum(items * ratios)])

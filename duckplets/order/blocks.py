@@ -56,7 +56,7 @@ class InEpochs:
         rest, beyond = self._length - size * sum(whole), self._length % size
         if beyond and rest < size and any(whole):  # too few rows left for the shared batch
             whole[whole.index(max(whole))] -= 1
-        left = [length - size * of for length, of in zip(lengths, whole, strict=True)]
+        left = [length - size * count for length, count in zip(lengths, whole, strict=True)]
         self.whole = whole  # batches of its own each leaf has in an epoch
         self.mixed = sum(left)  # samples of an epoch in mixed batches
         self._own = Apportionment(whole, purpose)
@@ -83,7 +83,7 @@ class InEpochs:
 
     def counts(self, positions: int) -> list[int]:
         """Return how many of the first positions each leaf gets."""
-        own, rest, within = (int(of[0]) for of in self._before(np.array([positions])))
+        own, rest, within = (int(count[0]) for count in self._before(np.array([positions])))
         pairs = zip(self._own.counts(own), self._rest.counts(rest), strict=True)
         found = [whole * self._size + left for whole, left in pairs]
         if within > 0:

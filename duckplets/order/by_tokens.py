@@ -66,8 +66,8 @@ class ByTokens:
         self._shares, self._edges, self._tapes, self._base = shares, edges, tapes, base
         self._size = len(shares[0])
         # stairs have sums that are close to equal
-        self._nodes = _tree([sum(of) for of in zip(*shares, strict=True)])
-        self._weights = [self._summed(of) for of in shares]
+        self._nodes = _tree([sum(column) for column in zip(*shares, strict=True)])
+        self._weights = [self._summed(row) for row in shares]
         self.starts: dict[int, Start] = {}  # of stairs, as far as they are known
         self._cuts: list[Frontier] = []  # found last
 
@@ -81,7 +81,7 @@ class ByTokens:
         return mean
 
     def counts(self, items: int) -> list[int]:
-        """Return how many samples each leaf had before an item, with those of its base."""
+        """Return how many samples each leaf had before an item, its base included."""
         return self.cut(items).counts
 
     def deal(self, items: Integers) -> Iterator[Share]:
@@ -118,9 +118,9 @@ class ByTokens:
         return [number, cut.item, cut.counts, cut.tokens, leads]
 
     def know(self, before: int, start: Sequence[Any]) -> None:
-        """Take where a stair begins from a saved run; so many items come before the first."""
+        """Take the beginning of a stair, after a number of items, from a saved run."""
         number, item, counts, tokens, leads = start
-        fits = [len(of) for of in start[2:]] == [self._size, self._size, len(self._nodes)]
+        fits = [len(column) for column in start[2:]] == [self._size, self._size, len(self._nodes)]
         if not fits or self._edges[number : number + 1] != [item] or sum(counts) != before + item:
             raise StateMismatchError(
                 "this state's counts at its last change of weights are damaged"
@@ -129,7 +129,9 @@ class ByTokens:
 
     def start(self, number: int) -> Start:
         """Return where a stair begins, and how far each node's first child is ahead there."""
-        known = max((of for of in [*self.starts] if of <= number), default=-1)  # others add some
+        known = max(
+            (start for start in [*self.starts] if start <= number), default=-1
+        )  # others add some
         for stair in range(known + 1, number + 1):
             self.starts[stair] = self._next(stair)
         return self.starts[number]
@@ -162,7 +164,7 @@ class ByTokens:
         return found
 
     def _keep(self, cut: Frontier) -> None:
-        if all(cut.item != of.item for of in self._cuts):
+        if all(cut.item != other.item for other in self._cuts):
             self._cuts = [*self._cuts, cut][-_CUTS:]
 
     def _summed(self, of_leaves: Sequence[int]) -> list[int]:
@@ -175,12 +177,14 @@ class ByTokens:
     def _rates(self, number: int) -> list[float]:
         """Return about how many samples of each leaf come with a token of all."""
         shares, whole = self._shares[number], sum(self._shares[number])
-        return [of and of / whole / self._tapes[leaf].mean for leaf, of in enumerate(shares)]
+        return [
+            share and share / whole / self._tapes[leaf].mean for leaf, share in enumerate(shares)
+        ]
 
     def _search(self, number: int, item: int, known: Frontier) -> Frontier:
         """Return the cut of a stair before an item, by windows that widen until one has it."""
         start, rates, cut = sum(self.start(number)[0].tokens), self._rates(number), known
-        width = 1 + int(max(self._tapes[leaf].mean for leaf, of in enumerate(rates) if of)) // 8
+        width = 1 + int(max(self._tapes[leaf].mean for leaf, rate in enumerate(rates) if rate)) // 8
         while cut.item != item:
             tokens = sum(cut.tokens) - start + int((item - cut.item) / sum(rates))
             cut = self._around(number, tokens, width, item) or cut
@@ -188,7 +192,7 @@ class ByTokens:
         return cut
 
     def _around(self, number: int, tokens: int, width: int, item: int) -> Frontier | None:
-        """Return the cut nearest to an item, of those near so many tokens, if there are any."""
+        """Return the cut nearest to an item, among cuts near a number of tokens, or None."""
         start, shares = self.start(number)[0], self._shares[number]
         spans, whole = dict[int, tuple[int, int, int]](), sum(shares)
         for leaf, share in enumerate(shares):
@@ -261,7 +265,7 @@ def _tree(weights: Sequence[int]) -> list[tuple[int, int]]:
 
 def _joined(one: _Window, other: _Window, weights: tuple[int, int], lead: int) -> _Window | None:
     """Merge the windows of a node's children; ``lead`` is twice the tokens the first is ahead."""
-    (mine, theirs), (a, b) = (2 * of.tokens.cumsum() - of.tokens for of in (one, other)), weights
+    (mine, theirs), (a, b) = (2 * cut.tokens.cumsum() - cut.tokens for cut in (one, other)), weights
     begin, after = 2 * one.first + lead, 2 * other.first - lead
     # both in the units of the lighter child, where quotients are small; odd if there is a rest
     if a <= b:

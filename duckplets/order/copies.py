@@ -39,7 +39,7 @@ class Copies:
         return self.whole == 1 and self.extra == 0
 
     def count(self, entries: int) -> int:
-        """Return the number of entries made from so many."""
+        """Return the number of entries made from a number of entries."""
         return self.whole * entries + self.extra
 
     def fill(self, out: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
@@ -70,7 +70,7 @@ def weighed(names: Sequence[str], entries: int, weight: Fraction, seed: int) -> 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Listing:
-    """What an index lists of a data set."""
+    """The entries that an index lists of a data set."""
 
     entries: int  # entries, repeats included
     rows: Integers  # distinct rows, ascending
@@ -82,9 +82,9 @@ class IndexControls:
 
     Attributes:
         size: How many records it lists, or None for all.
-        size_mode: ``first``, or ``sample`` for those that the seed chooses.
+        size_mode: ``first``, or ``sample`` for records that the seed chooses.
         weight: How often it lists each, after the size: 1 for once, 0 for never.
-        seed: Of what is sampled: an integer of 64 bits.
+        seed: Seed of the sample: an integer of 64 bits.
 
     Raises:
         SamplerError: A value is wrong.
@@ -117,7 +117,7 @@ class IndexControls:
 
 
 def sampled(purpose: int, entries: int, size: int) -> slice | Integers:
-    """Return a sample of entries, ascending: those with the smallest hashes."""
+    """Return the entries with the smallest hashes, ascending."""
     if size in (0, entries):
         return slice(0, size)
     words = np.empty(entries, np.uint64)

@@ -32,7 +32,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From ``step`` on the weights are these, or move towards those of ``until``."""
+    """The weights from ``step`` on; with a target they move towards it up to ``until``."""
 
     step: int
     weights: Mapping[str, Weight]
@@ -46,8 +46,8 @@ class Phase:
 
     Attributes:
         start_step: The first step, from 0, whose samples are drawn by it.
-        weights: Override the *declared* weights of the mixture for the names given, not those
-            of the phase before.
+        weights: Override the *declared* weights of the mixture for the names given. The phase
+            before does not count.
         lr_scale: Factor for the learning rate while the phase is in force; more than 0.
     """
 
@@ -67,9 +67,8 @@ class Anneal:
     Attributes:
         start_step: The step, from 0, at which the change begins.
         weights: The target: overrides the declared weights for the names given.
-        end_step: None for a change at once. Else the shares go in a line, step by step, from
-            those of the declared weights, at ``start_step``, to those of the target, reached at
-            ``end_step``.
+        end_step: None for a change at once. Otherwise the shares go in a line from the declared
+            weights, at ``start_step``, to the target, at ``end_step``.
         lr_scale: Factor for the learning rate, in full from ``start_step`` on; more than 0.
     """
 
@@ -100,27 +99,28 @@ class Mixture:
         phases: ``Phase``s by rising ``start_step``.
         anneal: One ``Anneal`` instead of phases.
         omitted: Weight of each source that a mapping of weights does not name; None is 0.
-        unit: What shares are of: ``"samples"``, or ``"tokens"``: then at every step, since the
-            weights were set, the tokens of each source are within 1.7 longest samples of its share
-            of all of them (within a half for two sources). Tokens are those of the drawn windows as
-            they were cut: of texts and messages the text, else of anchor and positive.
+        unit: The unit of shares: ``"samples"`` or ``"tokens"``. At every step the tokens of each
+            source, since the weights were set, are within 1.7 longest samples of its share (a half
+            for two sources). Tokens are counted in the drawn windows: the text of texts and
+            messages, otherwise anchor and positive.
         column: A value of records, such as ``"meta['language']"``, or two: weights then are of its
             values, not of sources, and of two as in ``"en / mit"``. Sources of a value share it in
             proportion to their anchors; negatives stay the source's. Records without a value are of
             ``"null"``, which weighs 0 unless it is named.
-        order_by: A number or a date of records: in the first ``order_epochs`` epochs each recipe of
-            a source goes up ``stairs`` of as many anchors each, the least first, shuffled within,
-            records without a value last; afterwards in the order without it.
+        order_by: A number or a date of records. In the first ``order_epochs`` epochs each recipe of
+            a source goes up ``stairs`` of equal size, the least value first, shuffled within a
+            stair. Records without a value come last. Later epochs have the usual order.
         stairs: How many.
-        order_epochs: So many epochs.
-        max_epochs: After how many epochs, from 1 on, a source is used up: from the next position on
-            its share goes to the others in proportion (with ``batch_by`` from the next batch on).
+        order_epochs: The number of epochs in that order.
+        max_epochs: The number of epochs, from 1 on, after which a source is used up. Its share goes
+            to the others in proportion from the next position on (with ``batch_by`` from the next
+            batch).
             Epochs before a later version joins count as far as they went.
-        stop: Where a run without ``steps`` and ``epochs`` ends: when the ``first`` source, or when
-            each of ``all``, is used up: after its ``max_epochs``, else one epoch.
-        lengths: Of every source of a run its samples an epoch, or their tokens, which decide on the
-            shares that ``"proportional"`` and ``"equal"`` mean; filled in when a run is opened.
-        values: Of ``column``, those there are; filled in when a run is opened.
+        stop: The end of a run without ``steps`` and ``epochs``: when the ``first`` source, or
+            ``all``, are used up. A source is used up after its ``max_epochs``, or one epoch.
+        lengths: Samples, or tokens, of an epoch of each source: the basis of ``"proportional"`` and
+            ``"equal"``. Filled in when a run is opened.
+        values: The values of ``column``; filled in when a run is opened.
     """
 
     weights: Word | Shares = "proportional"
@@ -172,7 +172,8 @@ class Mixture:
             weights = { web = 0.3 }               # the others keep the weight above
             lr_scale = 0.5
 
-        The keys are those of this class. Sources that no key names weigh ``omitted``, which is 0.
+        The keys are the attributes of this class. Sources that no key names weigh ``omitted``,
+        which is 0.
 
         Raises:
             MixtureError: The file is missing, unreadable or wrong; the message names the file,
@@ -249,8 +250,8 @@ class Mixture:
         if not isinstance(made.weights, str):
             made = replace(made, weights={**made.weights, **dict.fromkeys(names, 0.0)})
         lengths, most = (
-            {name: n for name, n in of.items() if name not in names}
-            for of in (self.lengths, self.max_epochs)
+            {name: n for name, n in named.items() if name not in names}
+            for named in (self.lengths, self.max_epochs)
         )
         return replace(made, lengths=lengths, max_epochs=most)
 

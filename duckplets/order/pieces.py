@@ -48,7 +48,7 @@ class Stretch:
 
 @dataclass(slots=True, eq=False)
 class Piece:
-    """What a segment deals from a draw on, without the sources that are used up there."""
+    """The deal of a segment from a draw on, without sources that are used up."""
 
     segment: Stretch
     step: int
@@ -62,7 +62,7 @@ class Piece:
     clear: int = 0  # draw before which none is
 
     def upto(self, draws: int) -> list[int]:
-        """Return the counts of each leaf after so many draws, which end in this piece."""
+        """Return the counts of each leaf after a number of draws, which end in this piece."""
         if self.deal is None:
             return self.base
         own = self.deal.counts(draws - self.start)
@@ -128,7 +128,7 @@ class Pieces:
         if self.tapes is None or segment.step != step or segment.start > start:
             return
         with self._alone:
-            piece = next((of for of in self._pieces if of.start == start), None)
+            piece = next((other for other in self._pieces if other.start == start), None)
             if piece is None:
                 is_whole = len(known[2]) == len(self.sources)  # else it is refused below
                 gone = self._gone(known[2]) if is_whole else ()
@@ -147,19 +147,19 @@ class Pieces:
             self._sizes[leaf], self._pieces = draws, []
 
     def follow(self, before: Pieces, draws: int) -> None:
-        """Count epochs of an earlier version, which had so many draws."""
+        """Count epochs of an earlier version, which had a number of draws."""
         if self._earlier != (before, draws):
             self._earlier, self._pieces = (before, draws), []
 
     def reached(self, goals: Mapping[int, int]) -> int | None:
-        """Return how many draws it takes until one of some leaves has had so many, or None."""
+        """Return the draws until one of some leaves reaches its goal, or None."""
         for piece in self._walk() if goals else ():
             if (found := self._first(piece, goals, self._stop(piece))) is not None:
                 return found
         return None
 
     def goals(self, names: Collection[str]) -> dict[int, int]:
-        """Return after how many draws leaves are used up: their ``max_epochs``, else one epoch."""
+        """Return the draws until leaves are used up: after their ``max_epochs``, or one epoch."""
         return self._caps({name: self.mixture.max_epochs.get(name, 1) for name in names})
 
     @property
@@ -182,7 +182,7 @@ class Pieces:
         return self._walk() if self.mixture.max_epochs else iter(())
 
     def _caps(self, most: Mapping[str, int]) -> dict[int, int]:
-        """Return after how many draws here leaves have had so many epochs, with earlier ones."""
+        """Return the draws here until leaves have had their epochs, with earlier ones."""
         found = dict[int, int]()
         for name, epochs in most.items():
             leaf = self.numbers.get(name, -1)
@@ -267,7 +267,7 @@ class Pieces:
         if gone is None:
             gone = self._gone(base().counts) if self.mixture.max_epochs else ()
         if gone:
-            rows = [[0 if i in gone else of for i, of in enumerate(row)] for row in rows]
+            rows = [[0 if i in gone else share for i, share in enumerate(row)] for row in rows]
             rows = [*map(scaled, rows)] if stairs and any(rows[0]) else rows
         if since:
             purpose = key(purpose, "from", since)
@@ -306,20 +306,20 @@ class Pieces:
         return max(0, bisect_right(self._segments, step, key=_step) - 1)
 
     def _cut(self, draw: int) -> Frontier:
-        """Return where leaves stand before a draw, from what comes before."""
+        """Return the frontier of the leaves before a draw."""
         return _cut(self._at(draw - 1), draw, self.together)
 
     def _first(self, piece: Piece, goals: Mapping[int, int], limit: int) -> int | None:
-        """Return after which draw of a piece one of some leaves has had so many, or None."""
+        """Return the draw of a piece at which one of some leaves reaches its goal, or None."""
         size, before = self.together, piece.upto(piece.start)
         due = {leaf: goal - before[leaf] for leaf, goal in goals.items()}
         if min(due.values()) <= 0:
             return piece.start
 
         def way(items: int) -> float:
-            """Return which part of what is due leaves have had, at most."""
+            """Return the largest part of its due that a leaf has had."""
             counts = piece.upto(piece.start + items * size)
-            return max((counts[leaf] - before[leaf]) / of for leaf, of in due.items())
+            return max((counts[leaf] - before[leaf]) / goal for leaf, goal in due.items())
 
         most = (min(limit, MAX_POSITION) - piece.start) // size
         if piece.deal is None or (limit <= MAX_POSITION and way(most) < 1):

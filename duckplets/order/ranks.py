@@ -16,7 +16,7 @@ from duckplets.errors import SamplerError
 
 @dataclass(frozen=True, slots=True)
 class RankPart:
-    """What one reader, a rank or a worker of it, takes of every global batch."""
+    """The part of every global batch that one reader, a rank or its worker, takes."""
 
     batch_size: int  # samples per batch of a rank
     rank: int = 0

@@ -106,15 +106,15 @@ class Schedule(Pieces):
     @property
     def changes(self) -> list[int]:
         """The steps at which shares change, including the beginning."""
-        steps = [of.step for of in self._segments]
+        steps = [segment.step for segment in self._segments]
         steps += [piece.step for piece in self._capped if piece.gone]
         return sorted({max(self.first, step) for step in steps})
 
     @property
     def ways(self) -> list[tuple[int, object]]:
-        """The steps at which shares change, and by what."""
+        """The steps at which shares change, with the reason of each."""
         own = self._segments[self._number_of(self.first) :]
-        return [(max(self.first, of.step), of.how) for of in own]
+        return [(max(self.first, segment.step), segment.how) for segment in own]
 
     def names_at(self, step: int) -> tuple[str, ...]:
         """Return the names of the sources drawn at a step."""
@@ -143,7 +143,7 @@ class Schedule(Pieces):
     def parts(self, start: int, stop: int, *, samples: bool = False) -> list[float]:
         """Return the mean share of each source over steps without a change.
 
-        Where shares are of tokens, those in ``samples`` are about what comes.
+        Where shares are of tokens, ``samples`` gives an estimate in samples.
         """
         piece = self._of_step(start)
         if piece.deal is None:
@@ -190,7 +190,9 @@ class Schedule(Pieces):
         edges = {self._position(change.step) for change in self._changes} | {end or 0}
         # blocks that events begin lie between, off the grid
         number = self._number_of(self.begin + position // self.batch)
-        edges.update(self._position(of.step) for of in self._segments[number : number + 2])
+        edges.update(
+            self._position(segment.step) for segment in self._segments[number : number + 2]
+        )
         return (
             max([low, *(edge for edge in edges if edge <= position)]),
             min([low + length, *(edge for edge in edges if edge > position)]),
@@ -230,7 +232,7 @@ class Schedule(Pieces):
             self._set(step, events[step], after)
 
     def _set(self, step: int, event: Event, until: int = MAX_POSITION) -> None:
-        """Apply weights from a step on, with what was planned after it before the next change."""
+        """Apply weights from a step on, and planned changes before the next event."""
         step = checked("step", step, Step, MixtureError, "set_weights")
         given = checked("weights", event.weights, Shares, MixtureError, "set_weights")
         names = self.sources
@@ -239,7 +241,9 @@ class Schedule(Pieces):
         while self.events and next(reversed(self.events)) >= step:
             self.events.popitem()
         if len(self.events) < count:
-            merged = (self.mixture.changed(names, of.weights) for of in self.events.values())
+            merged = (
+                self.mixture.changed(names, earlier.weights) for earlier in self.events.values()
+            )
             self._brought = positive(merged)
         if temperature is not None:
             temperature = checked("temperature", temperature, Factor, MixtureError, "set_weights")
@@ -317,7 +321,7 @@ class RunSchedule:
     def with_events(self, events: Events) -> RunSchedule:
         """Return the schedule with these events instead of its own."""
         parts = zip(self.parts, self._stops, strict=True)
-        own = ((p, {at: of for at, of in events.items() if at < stop}) for p, stop in parts)
+        own = ((p, {at: event for at, event in events.items() if at < stop}) for p, stop in parts)
         return RunSchedule([part.with_events(some) for part, some in own])
 
     @property
@@ -333,9 +337,9 @@ class RunSchedule:
 
     @property
     def ways(self) -> list[tuple[int, object]]:
-        """The steps at which shares change, and by what: equal lists have equal shares."""
+        """The steps at which shares change, with reasons: equal lists have equal shares."""
         parts = zip(self.parts, self._stops, strict=True)
-        return [of for part, stop in parts for of in part.ways if of[0] < stop]
+        return [way for part, stop in parts for way in part.ways if way[0] < stop]
 
     def last_change(self, position: int) -> list[Any] | None:
         """Return where shares last changed before a position, as ``Schedule.last_change``."""
@@ -343,7 +347,7 @@ class RunSchedule:
         return part.last_change((position - part.begin * self.batch) // part.samples_per_draw)
 
     def over_time(self, first: int, most: int) -> Iterator[tuple[int, list[float]]]:
-        """Yield the steps at which shares change, with all shares; of an anneal ``most`` means."""
+        """Yield steps at which shares change, and all shares; an anneal gives ``most`` means."""
         at_once = max(1, most // len(self.sources))
         for part, stop in zip(self.parts, self._stops, strict=True):
             for begin, end in part.spans(first, stop, at_once):
@@ -400,7 +404,7 @@ class RunSchedule:
         return self._position([part.reached(part.goals(names)) for part in self.parts])
 
     def _position(self, draws: Sequence[int | None]) -> int | None:
-        """Return the first position of a draw, if there is one, of each part."""
+        """Return the first position of the draws of all parts, or None."""
         for part, draw, stop in zip(self.parts, draws, self._stops, strict=True):
             if draw is not None and (at := part.position(draw)) <= stop * self.batch:
                 return max(at, part.first * self.batch)
@@ -428,6 +432,6 @@ def _stairs(
         way = one + other - 2 * change.step  # twice the distance of the middle
         pairs = zip(low, high, strict=True)
         mixed = [a * (2 * length - way) + b * way for a, b in pairs]
-        shares.append([max(1, of // (2 * length)) if of else 0 for of in mixed])
+        shares.append([max(1, share // (2 * length)) if share else 0 for share in mixed])
         steps.append(max(one, begin))
     return (*steps, change.until), shares

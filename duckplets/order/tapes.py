@@ -85,7 +85,7 @@ class SourceTape:
     def upto(self, index: int) -> int:
         """Return the tokens of the samples, or blocks, before one."""
         counts = self._recipes.counts(index * self._size)
-        return sum(of.upto(count) for of, count in zip(self._streams, counts, strict=True))
+        return sum(stream.upto(count) for stream, count in zip(self._streams, counts, strict=True))
 
     def between(self, start: int, stop: int) -> Integers:
         """Return the tokens of each of some samples or blocks."""
@@ -103,18 +103,18 @@ Tape: TypeAlias = StreamTape | SourceTape
 def place(tape: Tape, tokens: int, first: int = 0) -> tuple[int, int]:
     """Return the last sample, from ``first`` on, that no more tokens precede, and how many do."""
     index = max(first, int(tokens / tape.mean))
-    before, many = tape.upto(index), 64
+    before, size = tape.upto(index), 64
     while before > tokens and index > first:
-        low = max(first, index - many)
+        low = max(first, index - size)
         sums = tape.between(low, index)[::-1].cumsum()
         at = int(np.searchsorted(sums, before - tokens))
         if at < len(sums):
             return index - at - 1, before - int(sums[at])
-        index, before, many = low, before - int(sums[-1]), min(2 * many, _CHUNK)
+        index, before, size = low, before - int(sums[-1]), min(2 * size, _CHUNK)
     while before <= tokens:
-        sums = tape.between(index, index + many).cumsum()
+        sums = tape.between(index, index + size).cumsum()
         at = int(np.searchsorted(sums, tokens - before, side="right"))
         if at < len(sums):
             return index + at, before + (int(sums[at - 1]) if at else 0)
-        index, before, many = index + many, before + int(sums[-1]), min(2 * many, _CHUNK)
+        index, before, size = index + size, before + int(sums[-1]), min(2 * size, _CHUNK)
     return index, before

@@ -1,4 +1,4 @@
-"""What a run drew, so that others can check it: certificates, and where a text was."""
+"""Certificates of runs, for others to check, and searches for drawn texts."""
 
 from duckplets.proof.certificate import Certificate
 from duckplets.proof.drawn import drawn

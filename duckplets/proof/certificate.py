@@ -1,4 +1,4 @@
-"""Write down what a run drew, and what it follows from, so that others can make it again.
+"""Write down the draws of a run and their causes, so that others can make it again.
 
 run ─plan→ identities of its samples ─SHA-256, in a chain→ certificate ←root, sketch─ records
 
@@ -48,7 +48,7 @@ _IN_A_BLOCK = 64  # steps, within which samples may change places
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Certificate:
-    """What a run drew and what it follows from, section by section, as JSON values.
+    """The draws of a run and their causes, section by section, as JSON values.
 
     Attributes:
         made: Format, order version, and versions of the packages that made it.
@@ -57,8 +57,8 @@ class Certificate:
         statements: The pools' SQL, whole or as SHA-256, and which each recipe of a source has.
         records: By source and version the number of records and the root of their ids and
             contents; a sketch of all of them.
-        minings: What was mined, by number.
-        outside: What cannot be made again from sources, with a digest.
+        minings: The minings, by number.
+        outside: A digest of each input that no source has.
         drawn: Steps of an interval, the position it goes up to, and the chain of digests.
     """
 
@@ -96,18 +96,19 @@ class Certificate:
         definitions = found.pop("definitions")
         for part in (found, *found["joins"]):
             every = part["recipes"].items()
-            part["recipes"] = {name: [definitions[at] for at in of] for name, of in every}
+            part["recipes"] = {name: [definitions[at] for at in numbers] for name, numbers in every}
         return dict(found)
 
     @property
     def versions(self) -> list[int]:
         """The versions of the corpus that the run draws from."""
-        return [self.run["settings"]["corpus_version"], *(of[1] for of in self.run["joins"])]
+        return [self.run["settings"]["corpus_version"], *(join[1] for join in self.run["joins"])]
 
     @property
     def names(self) -> list[str]:
-        """What may be given to make the run again: the sources, the longest name first."""
-        return sorted([*self.corpus["sources"], "labels", "tokenizer"], key=len, reverse=True)
+        """The names of the inputs that make the run again, the longest first."""
+        outside = ("labels", "tokenizer", "vectors", "candidates")
+        return sorted([*self.corpus["sources"], *outside], key=len, reverse=True)
 
     @property
     def links(self) -> list[str]:
@@ -160,7 +161,7 @@ class Certificate:
         if wrong:
             raise StateMismatchError(
                 f"{file}: {', '.join(wrong)} does not agree with its digest; the file was damaged "
-                f"or edited, get it anew"
+                f"or edited; get it again"
             )
         return from_plain(cls, found, StateMismatchError, str(file))
 
@@ -168,7 +169,7 @@ class Certificate:
 def certificate(
     sampler: Sampler, saved: Save, progress: Progress | bool | None = None
 ) -> Certificate:
-    """Return what a run drew so far and what it follows from, for others to check.
+    """Return the certificate of the draws of a run so far, for others to check.
 
     Every sample is planned again, some 100,000 a second.
 
@@ -185,10 +186,10 @@ def certificate(
     if database is None:
         raise SamplerError("certificate: a run over token shards has none")
     versions = [version.corpus_version for version in settings.versions]
-    pins = [settings.candidates, settings.ranked, *(of for _, of in sampler.minings)]
-    pins += [of for join in settings.joins for of in (join.candidates, join.ranked)]
+    pins = [settings.candidates, settings.ranked, *(pin for _, pin in sampler.minings)]
+    pins += [pin for join in settings.joins for pin in (join.candidates, join.ranked)]
     near = [settings.in_batch, *(join.in_batch for join in settings.joins)]
-    pins += [of.minings for of in near if of is not None]
+    pins += [each.minings for each in near if each is not None]
     minings = dict(_minings(database, pins))
     steps = max(1, -(-saved.steps // _INTERVALS))
     every = -(-steps // _IN_A_BLOCK) * _IN_A_BLOCK if steps > 1 else 1
@@ -283,9 +284,9 @@ def identities(plan: Plan, labels: Words) -> Words:
     hashes = plan.hashes[: len(plan.chunks)]
     if (present := plan.present) is not None:
         hashes = np.where(present, hashes, np.uint64(0))
-    given = np.zeros(len(plan)) if plan.labels is None else plan.labels
+    labels_of = np.zeros(len(plan)) if plan.labels is None else plan.labels
     columns = [labels[plan.streams], plan.swapped.astype(np.uint64)]
-    columns.append(given.astype(np.float64).view(np.uint64))
+    columns.append(labels_of.astype(np.float64).view(np.uint64))
     return np.ascontiguousarray(np.stack([*columns, *hashes], axis=1).astype("<u8"))
 
 
@@ -293,8 +294,8 @@ def _once(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings with the definition of each recipe once: thousands of sources share some."""
     found, numbers = json.loads(json.dumps(settings)), dict[str, int]()
     for part in (found, *found["joins"]):
-        for name, of in part["recipes"].items():
-            texts = [json.dumps(each) for each in of]
+        for name, recipes in part["recipes"].items():
+            texts = [json.dumps(each) for each in recipes]
             part["recipes"][name] = [numbers.setdefault(text, len(numbers)) for text in texts]
     return {**found, "definitions": [*map(json.loads, numbers)]}
 
@@ -323,8 +324,13 @@ def _statements(streams: Iterable[Stream]) -> dict[str, Any]:
 
 def _minings(database: Database, pins: Iterable[Pins]) -> Iterator[tuple[str, dict[str, Any]]]:
     minings = Minings(database)
-    every = (of for pin in pins for recipes in pin.by_source.values() for of in recipes.values())
-    for number in sorted({pin.mining for of in every for pin in of.values()}):
+    every = (
+        pins_of
+        for pin in pins
+        for recipes in pin.by_source.values()
+        for pins_of in recipes.values()
+    )
+    for number in sorted({pin.mining for pins_of in every for pin in pins_of.values()}):
         one = minings.by_key(number)
         names = ("recipe", "source", "split", "scorer", "settings", "corpus_version")
         found = {name: getattr(one, name) for name in names}
@@ -343,7 +349,7 @@ def _outside(
     if labels:
         found["labels"] = f"{labels}:{int(total):016x}"
     for one in settings.versions:
-        found |= {f"vectors {name}": of for name, of in one.vectors.digests.items()}
+        found |= {f"vectors {name}": digest for name, digest in one.vectors.digests.items()}
     if tokenizer := settings.chunking.get("tokenizer"):
         found["tokenizer"] = tokenizer
     return found

@@ -41,9 +41,9 @@ def drawn(
 ) -> pa.Table:
     """Return where a run has drawn texts so far, a row for each time.
 
-    A text is found as a window, or as a section that is written like it but for case, accents and
-    white space. Anchors, positives, mined and given negatives are found by the order run
-    backwards; negatives that were drawn at random need ``every``.
+    A text is found as a window, or as a section that differs only in case, accents and white space.
+    Anchors, positives, mined and given negatives are found by the order run backwards; negatives
+    that were drawn at random need ``every``.
 
     Args:
         sampler: The run.
@@ -122,7 +122,7 @@ def _drawn(part: PartPlanner, units: Sequence[Integers], low: int, high: int) ->
     first, last = (at - part.origin for at in (low, high))
     counts = part.samples(first) // per_draw, -(-part.samples(last) // per_draw)
     asked = {}
-    for number, (start, stop) in enumerate(zip(*(of.tolist() for of in counts), strict=True)):
+    for number, (start, stop) in enumerate(zip(*(ends.tolist() for ends in counts), strict=True)):
         if start < stop and len(units[number]):
             asked[number] = _draws(part.streams[number], units[number], start, stop)
     if not any(map(len, asked.values())):
@@ -151,7 +151,7 @@ def _draws(stream: Stream, units: Integers, start: int, stop: int) -> Integers:
 
 
 def _units(stream: Stream, wanted: Words) -> Integers:
-    """Return the anchors that may draw one of some texts, but for random negatives."""
+    """Return the anchors that may draw one of some texts, without random negatives."""
     pool, anchors = stream.pool, stream.pool.anchors
     chunks = np.isin(anchors.hashes, wanted)
     if (negatives := pool.negatives) is not None:

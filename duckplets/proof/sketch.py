@@ -1,9 +1,9 @@
 """Name the records in which two corpora differ: an invertible Bloom lookup table.
 
 Each record is in three cells. A cell has the number of its records, and the exclusive or of their
-ids, contents and checks. One table less another holds what differs; a cell with one record gives
-it away, and taking it out of its other cells frees more (Goodrich and Mitzenmacher 2011,
-arXiv:1101.2245; of differences Eppstein et al. 2011). Large tables name some 0.8 records a cell,
+ids, contents and checks. One table less another holds the differences. A cell with one record names
+it, and its removal from other cells frees more. See Goodrich and Mitzenmacher 2011,
+arXiv:1101.2245, and Eppstein et al. 2011. Large tables name some 0.8 records a cell,
 small ones fewer.
 """
 
@@ -49,7 +49,7 @@ class RecordSketch:
 
     @classmethod
     def of(cls, ids: Words, contents: Words, cells: int) -> Self:
-        """Return the table of some records, all of which differ."""
+        """Return the table of some records, which all differ."""
         found = cls(np.zeros(cells, np.int64), np.zeros((3, cells), np.uint64))
         found._add(ids, contents, np.ones(len(ids), np.int64))
         return found
@@ -64,7 +64,7 @@ class RecordSketch:
                 np.bitwise_xor.at(sums, at, words)
 
     def less(self, other: RecordSketch) -> RecordSketch:
-        """Return the table of what differs from another of the same size."""
+        """Return the table of the differences from another of the same size."""
         return RecordSketch(self.counts - other.counts, self.sums ^ other.sums)
 
     def named(self) -> tuple[Words, Words, Integers, int]:

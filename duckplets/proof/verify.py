@@ -18,10 +18,11 @@ import pyarrow as pa
 from duckplets.base.progress import Progress, bar
 from duckplets.base.sanitize import counted, listed, shown
 from duckplets.corpus.corpus import Corpus
+from duckplets.db import files
 from duckplets.errors import DuckpletsError, SourceError, StateMismatchError, nearest
 from duckplets.ingest.options import IngestOptions
 from duckplets.ingest.splits import SplitSettings
-from duckplets.mining.store import Minings
+from duckplets.mining.store import Minings, folder_at, minings_in
 from duckplets.proof.certificate import Certificate, links, live, marked, records_of
 from duckplets.proof.sketch import RecordSketch
 from duckplets.recipes.files import from_dict
@@ -29,6 +30,7 @@ from duckplets.runs.opening import reopened
 from duckplets.search.analyzer_settings import Terms
 from duckplets.sources.mapping import Mapped
 from duckplets.text.chunking import Chunking
+from duckplets.vectors.store import VectorStore
 
 if TYPE_CHECKING:
     from duckplets.recipes.recipes import TripletRecipe
@@ -39,7 +41,7 @@ _OF_MINING = ("depth", "query_tokens", "scope", "shard_documents")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verification:
-    """What came of a comparison.
+    """The result of a comparison.
 
     Attributes:
         run: Name of the run.
@@ -47,7 +49,7 @@ class Verification:
         same: Whether the same batches were drawn; None if the run could not be made again.
         differs: The first steps that differ, from the first to before the last; or None.
         records: Records that differ, in words, by source.
-        unverified: What was not verified, and why.
+        unverified: The parts that were not verified, with reasons.
     """
 
     run: str
@@ -92,8 +94,9 @@ def verify(
     Args:
         certificate: The certificate, or its file.
         sources: By name what ``Corpus.ingest`` takes, mostly a path. ``NAME@VERSION`` where a
-            source was read for several versions; ``labels@VERSION`` for a file of ``relabel``;
-            ``tokenizer`` for a tokenizer's file.
+            source was read for several versions; ``labels@VERSION`` is a file of ``relabel``, and
+            ``tokenizer`` a tokenizer's file. ``vectors`` and ``candidates`` are compared by their
+            digests: the file and the folder beside the corpus.
         threads: Threads DuckDB may use; all cores by default.
         progress: Called with samples done and their number; True or False for a bar on stderr or
             none. Default: a bar if stderr is a terminal.
@@ -119,7 +122,7 @@ def verify(
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise StateMismatchError(
                 f"the certificate is not as one is made, though its digests agree: "
-                f"{type(error).__name__} {shown(str(error), 80)}; get it anew"
+                f"{type(error).__name__} {shown(str(error), 80)}; get it again"
             ) from error
 
 
@@ -136,10 +139,10 @@ class _Again:
         self._known: set[str] = set()  # sources that are there
 
     def make(self) -> None:
-        """Bring in every version of the sources, and mine what was mined then."""
+        """Ingest every version of the sources, and mine as it was mined then."""
         certificate, corpus = self._certificate, self._corpus
         self._cut()
-        mined = [of["corpus_version"] for of in certificate.minings.values()]
+        mined = [mining["corpus_version"] for mining in certificate.minings.values()]
         first = min([certificate.versions[0], *mined])
         for version, what, source in certificate.corpus["versions"]:
             if corpus.version < version:  # a collection makes two versions
@@ -187,14 +190,14 @@ class _Again:
                 f"source {name!r}, version {version}: it is not given; add {name}=PATH, or "
                 f"{name}@{version}=PATH where the file was another one"
             )
-        told = every[source]
-        mapping = {} if hasattr(rows, "described") else _columns(told["mapping"] or {})
+        read_as = every[source]
+        mapping = {} if hasattr(rows, "described") else _columns(read_as["mapping"] or {})
         how: dict[str, Any] = {"on_conflict": "replace" if name in self._known else "skip"}
         self._known.add(name)
         if name == source and every[name]["documents"] is None:
-            how |= {"on_error": "skip", "trust": told["trust"]}
-        if told["gates"] is not None:
-            gates = told["gates"]
+            how |= {"on_error": "skip", "trust": read_as["trust"]}
+        if read_as["gates"] is not None:
+            gates = read_as["gates"]
             how |= {gate: gates[gate] for gate in ("quality", "where", "limit")}
             how["options"] = IngestOptions(size_mb=gates["size_mb"])
             how["on_conflict"] = "skip"  # as gates have it
@@ -203,22 +206,25 @@ class _Again:
     def _mine(self, version: int) -> None:
         """Mine again what was mined at a version."""
         recipes = self._recipes()
-        for number, of in self._certificate.minings.items():
-            if of["corpus_version"] != version or of["scorer"] != "bm25":
+        for number, mining in self._certificate.minings.items():
+            if mining["corpus_version"] != version or mining["scorer"] != "bm25":
                 continue
-            how = {name: of["settings"][name] for name in _OF_MINING}
-            terms = Terms(**of["settings"]["terms"])
-            recipe = cast("TripletRecipe", from_dict(recipes[of["source"], of["recipe"]]))
-            where = {"source": of["source"], "split": of["split"]}
+            how = {name: mining["settings"][name] for name in _OF_MINING}
+            terms = Terms(**mining["settings"]["terms"])
+            recipe = cast("TripletRecipe", from_dict(recipes[mining["source"], mining["recipe"]]))
+            where = {"source": mining["source"], "split": mining["split"]}
             self._corpus.mine(recipe, terms=terms, progress=False, **where, **how)
-            made = Minings(self._corpus.database).found(of["recipe"], scorer="bm25", **where)
+            made = Minings(self._corpus.database).found(mining["recipe"], scorer="bm25", **where)
             if made:
                 self._pins[int(number)] = {"mining": made[-1].key, "digest": made[-1].digest}
 
     def _recipes(self) -> dict[tuple[str, str], Mapping[str, Any]]:
         parts = [self._settings, *self._settings["joins"]]
         every = (
-            (name, one) for part in parts for name, of in part["recipes"].items() for one in of
+            (name, one)
+            for part in parts
+            for name, recipes in part["recipes"].items()
+            for one in recipes
         )
         return {(name, one["name"]): one for name, one in every}
 
@@ -227,10 +233,8 @@ class _Again:
         certificate, differs, same = self._certificate, None, None
         records = tuple(self._differing())
         self._note_outside()
-        lacking = any(of["scorer"] != "bm25" for of in certificate.minings.values())
-        decides = self._settings["vectors"].get("missing") == "drop"
         steps = -(-certificate.drawn["position"] // certificate.saved.batch)
-        if not (lacking or decides):
+        if not self._is_drawn_outside:
             try:
                 found = list(self._links(progress))
             except DuckpletsError as error:
@@ -253,6 +257,12 @@ class _Again:
             unverified=tuple(self._unverified),
         )
 
+    @property
+    def _is_drawn_outside(self) -> bool:
+        """Whether batches depend on candidates or vectors that no source has."""
+        scorers = {mining["scorer"] for mining in self._certificate.minings.values()}
+        return bool(scorers - {"bm25"}) or self._settings["vectors"].get("missing") == "drop"
+
     def _links(self, progress: Progress | None) -> Iterator[str]:
         """Yield the chain of the run, opened on the corpus that was made again."""
         certificate, settings = self._certificate, {**self._certificate.run["settings"]}
@@ -269,9 +279,18 @@ class _Again:
     def _note_outside(self) -> None:
         """Note what could not be made again, and labels that are others."""
         found = self._certificate.outside
-        for name in found:
-            if name.startswith(("candidates ", "vectors ")):
-                self._unverified.append(f"{name}: they do not follow from the sources")
+        for name, digest in found.items():
+            kind = name.split()[0]
+            if kind not in _DIGESTS:
+                continue
+            file = self._given.get(kind)
+            if file is None:
+                why = f"they do not follow from the sources; give {kind}=PATH to compare them"
+                self._unverified.append(f"{name}: {why}")
+            elif digest not in _DIGESTS[kind](str(file), name.removeprefix(f"{kind} ")):
+                self._unverified.append(f"{name}: {shown(str(file), 80)} has others")
+        if self._is_drawn_outside:
+            self._unverified.append("batches: they are drawn by candidates or vectors of a model")
         if "labels" in found:
             version = max(self._certificate.versions)
             ((labels, total),) = self._corpus.database.run(
@@ -309,10 +328,10 @@ class _Again:
             ("missing here", there - here),
         ):
             words = [
-                f"{shown(known[of]['source'], 40)} {shown(known[of]['record_id'], 80)}"
-                if of in known
-                else f"id hash {of:016x}"
-                for of in sorted(hashes)
+                f"{shown(known[number]['source'], 40)} {shown(known[number]['record_id'], 80)}"
+                if number in known
+                else f"id hash {number:016x}"
+                for number in sorted(hashes)
             ]
             if words:
                 yield f"{what}: {counted(len(words), 'record')}: {listed(words, _NAMED)}"
@@ -323,7 +342,7 @@ class _Again:
 def _roots(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the sources and versions whose records differ."""
     for name in sorted({*theirs["roots"], *ours["roots"]}):
-        one, other = (of["roots"].get(name, {}) for of in (theirs, ours))
+        one, other = (records["roots"].get(name, {}) for records in (theirs, ours))
         for version in sorted({*one, *other}, key=int):
             if one.get(version) != other.get(version):
                 yield name, version
@@ -354,6 +373,26 @@ def _columns(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
     if foreign := sorted(mapping.keys() - {field.name for field in fields(Mapped)}):
         raise StateMismatchError(f"the certificate: no column is called {shown(foreign[0], 60)!r}")
     return mapping
+
+
+def _vector_digests(file: str, name: str) -> set[str]:
+    """Return the digests of a set of vectors, which agree with its vectors."""
+    store = VectorStore(Path(file.removesuffix(files.VECTORS) + ".duckdb"))
+    if wrong := next(store.verify(), None):
+        raise SourceError(f"vectors={shown(file, 80)}: {wrong}")
+    return {commit.digest for commit in store.need(name).commits}
+
+
+def _candidate_digests(folder: str, _: str) -> set[str]:
+    """Return the digests of the minings of a folder."""
+    found = folder_at(Path(folder.rstrip("/").removesuffix(files.CANDIDATES) + ".duckdb"))
+    every, damaged = minings_in(found)
+    if damaged:
+        raise damaged[0]
+    return {mining.digest for mining in every if mining.files(found) is not None}
+
+
+_DIGESTS = {"vectors": _vector_digests, "candidates": _candidate_digests}
 
 
 def _count(records: Mapping[str, Any], name: str, version: str) -> int:

@@ -1,5 +1,5 @@
 -- name: keep_records
--- Note the records to keep: those some version needs, and those of unfinished ingests.
+-- Note the records to keep: records that a version needs, and records of unfinished ingests.
 -- Parameters: $versions (the newest and those that runs are pinned to), $unpublished.
 CREATE OR REPLACE TEMP TABLE kept_records AS
 SELECT record_key, source_id
@@ -13,8 +13,7 @@ WHERE
     )
 
 -- name: keep_sources
--- Note the sources to keep: those of a version that is needed, of unfinished ingests, and of
--- records that are kept.
+-- Note the sources to keep: sources of a needed version, of unfinished ingests, and of records to keep.
 -- Parameters: $versions, $unpublished.
 CREATE OR REPLACE TEMP TABLE kept_sources AS
 SELECT source_id, name
@@ -134,7 +133,7 @@ INSERT INTO settings
 VALUES ('keys', $value)
 
 -- name: use_up
--- Use up so many numbers of indexes.
+-- Use up a number of index keys.
 -- Parameters: $numbers.
 SELECT max(nextval('text_index_keys'))
 FROM range($numbers)

@@ -21,8 +21,7 @@ LEFT JOIN stored_sections AS sections USING (section_key)
 WHERE sections.record_key IS DISTINCT FROM chunks.record_key
 
 -- name: wrong_spans
--- Chunks whose span does not lie within the text of their section, but for those of removed records
--- whose texts are gone with a file.
+-- Chunks whose span exceeds the text of their section. Removed records without texts do not count.
 -- Rows: one, their number.
 SELECT count(*)
 FROM chunks
@@ -46,8 +45,8 @@ WHERE
     AND section_key NOT IN (SELECT section_key FROM chunks WHERE kind = 'window')
 
 -- name: wrong_token_counts
--- Sections whose token count cannot be right: below 0, smaller than that of a chunk, or not above
--- the first token of one. (The last chunk may have more tokens when encoded alone than are left.)
+-- Sections whose token count cannot be right: below 0, smaller than the count of a chunk, or not above
+-- its first token. (The last chunk may have more tokens when encoded alone than are left.)
 -- Rows: one, their number.
 SELECT count(*)
 FROM stored_sections AS sections
@@ -80,7 +79,7 @@ SELECT count(*)
 FROM (SELECT record_id FROM live_records GROUP BY record_id HAVING count(*) > 1)
 
 -- name: uncommitted_records
--- Records added by a version that was never committed, but for those of unfinished ingests.
+-- Records of a version that was never committed, without unfinished ingests.
 -- Rows: one, their number.
 SELECT count(*)
 FROM records

@@ -84,7 +84,7 @@ FROM (
     JOIN sources ON sources.source_id = records.source_id
     JOIN of_sources ON of_sources.source = sources.name
     LEFT JOIN splits ON splits.record_key = records.record_key
-    -- Of every record how many texts it has, and whether one of them is longer than a window.
+    -- The number of texts of every record, and whether one is longer than a window.
     LEFT JOIN (
         SELECT
             sections.record_key,
@@ -107,7 +107,7 @@ LEFT JOIN labelled USING (source, split)
 ORDER BY counts.source, list_position(['train', 'validation', 'test'], counts.split)
 
 -- name: collections
--- Documents with a label and without, queries by split and labels by value, of every collection.
+-- The documents of every collection with and without a label, queries by split, labels by value.
 -- Rows: by source and part; splits in their usual order, the greatest label first.
 WITH of_queries AS (
     SELECT live_records.source, live_records.split, live_records.id_hash, sources.documents_id

@@ -9,8 +9,8 @@ FROM duckdb_databases()
 WHERE path IS NOT NULL
 
 -- name: entries
--- Everything that the catalogs of an instance hold, with the SQL that made it. DuckDB counts its
--- own types among those of each database.
+-- Everything that the catalogs of an instance hold, with the SQL that made it. DuckDB counts its own
+-- types in each database.
 -- Rows: in any order.
 SELECT database_name, 'TABLE' AS kind, schema_name, table_name AS name, sql
 FROM duckdb_tables()
@@ -52,7 +52,7 @@ SELECT json_serialize_sql($text)
 
 -- name: applied
 -- The migrations that a file records, read where names mean DuckDB's own. The name of its database
--- is put in the place of `file`.
+-- replaces `file`.
 -- Rows: by number.
 SELECT number, name, kind, checksum
 FROM file._internal.schema_migrations
@@ -73,7 +73,7 @@ FROM duckdb_tables()
 WHERE schema_name = '_internal' AND table_name = 'schema_migrations'
 
 -- name: attach
--- An empty database beside that of a file, in which migrations make what a file should hold.
+-- An empty database beside the file, in which migrations make the expected entries.
 ATTACH ':memory:' AS file (READ_WRITE)
 
 -- name: use

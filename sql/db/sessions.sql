@@ -28,11 +28,11 @@ SET enable_progress_bar = FALSE;
 SET TimeZone = 'UTC'
 
 -- name: no_lists
--- Joins hand scans bounds of what they want, and no list of it.
+-- Joins pass bounds of their keys to scans, and no list.
 SET dynamic_or_filter_threshold = 0
 
 -- name: lists
--- Joins hand scans lists of what they want as well, as by default of DuckDB.
+-- Joins pass lists of their keys to scans, too, as by default in DuckDB.
 SET dynamic_or_filter_threshold = 50
 
 -- name: threads

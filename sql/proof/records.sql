@@ -43,7 +43,7 @@ WHERE sources.added_version <= $version
 ORDER BY sources.name
 
 -- name: versions
--- What made each version up to one.
+-- The verbs that made each version up to one.
 -- Parameters: $version.
 -- Rows: in their order.
 SELECT version, what, source
@@ -63,7 +63,7 @@ FROM labels
 WHERE added_version <= $version
 
 -- name: pass_over
--- A version of which nothing is made again, so that the next ones have the numbers they had.
+-- A version that is not made again, so that later ones keep their numbers.
 -- Parameters: $version, $what.
 INSERT INTO corpus_versions
 VALUES ($version, now()::TIMESTAMP, $what, NULL, NULL)

@@ -1,5 +1,5 @@
 -- name: hashes
--- Of each text the hashes of the windows that are it, or that are of a section written like it.
+-- The hashes of windows equal to each text, or in a section written like it.
 -- Parameters: asked (Arrow: number, text).
 -- Rows: by number and hash, each once.
 SELECT asked.number, chunks.text_hash

@@ -253,3 +253,67 @@ def test_nothing_runs_that_a_certificate_names(made, tmp_path):
     told("corpus", lambda of: of["sources"].pop("q=1"), "has no source")
     told("run", lambda of: of["settings"].pop("splits"), "not as one is made")
     told("run", lambda of: of["settings"]["splits"].update(more=1), "not as one is made")
+
+
+def test_vectors_are_compared_with_the_file_given(tmp_path):
+    notes = write(NOTES, tmp_path / "n.csv", 8)
+    path = tmp_path / "c.duckdb"
+    with dp.Corpus(path) as corpus:
+        corpus.ingest(notes, name="n", text="text")
+        corpus.split()
+        corpus.embed(lambda texts: [[float(len(t)), 1.0] for t in texts], name="dense")
+        with corpus.sampler("texts", batch_size=4, columns=["text", "text_vector"]) as sampler:
+            take(sampler, 9)
+            certificate = sampler.certificate()
+    vectors = path.with_suffix(".vectors.duckdb")
+    assert verify(certificate, {"n": notes, "vectors": vectors}).unverified == ()
+    (said,) = verify(certificate, {"n": notes}).unverified
+    assert "give vectors=PATH" in said
+    other = tmp_path / "o.duckdb"
+    with dp.Corpus(other) as corpus:
+        corpus.ingest(notes, name="n", text="text")
+        corpus.embed(lambda texts: [[float(len(t)), 2.0] for t in texts], name="dense")
+    (said,) = verify(
+        certificate, {"n": notes, "vectors": other.with_suffix(".vectors.duckdb")}
+    ).unverified
+    assert "has others" in said
+
+
+def test_candidates_are_compared_with_the_folder_given(tmp_path):
+    rows = write(ROWS, tmp_path / "q.csv", 7)
+    path = tmp_path / "c.duckdb"
+    with dp.Corpus(path) as corpus:
+        corpus.ingest(rows, name="q", **COLUMNS)
+        corpus.split()
+        corpus.mine(terms=dp.Terms(stemmer="none"), progress=False)
+        corpus.rescore(lambda pairs: [float(len(b)) for a, b in pairs], "model", progress=False)
+        how = dp.Negatives(by="model")
+        with corpus.sampler(batch_size=4, negatives=how) as sampler:
+            take(sampler, 4)
+            certificate = sampler.certificate()
+    found = verify(certificate, {"q": rows, "candidates": path.with_suffix(".candidates")})
+    assert (found.same, found.records, len(found.unverified)) == (None, (), 1)
+    found = verify(certificate, {"q": rows, "candidates": tmp_path / "none.candidates"})
+    assert any("has others" in each for each in found.unverified)
+
+
+def test_a_card_has_licences_roots_and_contamination(tmp_path):
+    texts = [" ".join(f"word{n}of{i}" for n in range(20)) for i in range(40)]
+    rows = [{"text": text, "license": "MIT"} for text in texts]
+    notes, path = write(rows, tmp_path / "n.csv", 8), tmp_path / "c.duckdb"
+    with dp.Corpus(path) as corpus:
+        corpus.ingest(notes, name="n", text="text", meta=["license"])
+        corpus.split()
+        with corpus.sampler("texts", batch_size=4) as sampler:
+            take(sampler, 3)
+            sampler.save()
+            root = sampler.certificate().records["roots"]["n"]["1"]["root"]
+    write([{"text": text} for text in [*texts[:3], "x " * 20]], tmp_path / "set.jsonl", 1)
+    file = tmp_path / "run.md"
+    ok("runs", path, "default", "--card", file, "--drawn", tmp_path / "set.jsonl")
+    found = file.read_text()
+    for part in ("# Run default", "MIT", root, "By n-grams of 13 words", "| 4 | 0 | 3 |"):
+        assert part in found, found
+    ok("runs", path, "default", "--card", file)
+    assert "It was not measured" in file.read_text()
+    assert cli("runs", path, "default", "--card", file, "--next", "3").exit_code == 2

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from effort import THOROUGH, thorough
+from planted import plant
 from run_model import BATCH, RANKS, WEIGHTS, World
 
 import duckplets as dp
@@ -42,7 +43,7 @@ def begun(tmp_path_factory):
         ingest(corpus, "b", 0, 3)
         ingest(corpus, "a", 0, 5)
         corpus.split(**SPLIT)
-        corpus.mine(terms=dp.Terms(stemmer="none"), progress=False)
+        corpus.mine(terms=dp.Terms(stemmer="none"), depth=1, progress=False)
     return folder
 
 
@@ -64,8 +65,12 @@ class Ranks:
         name, _, number = what.partition(" ")
         if name == "take":
             batches = [next(sampler) for sampler in self.samplers]
-            texts = (text for batch in batches for text in batch["anchor"])
-            return tuple((text[0], text.replace(" asks ", "")) for text in texts)
+            pairs = [
+                (x.split(), y.split())
+                for b in batches
+                for x, y in zip(b["anchor"], b["negative"], strict=True)
+            ]
+            return tuple((a[0], a[0] + a[2], n[0] + n[2]) for a, n in pairs)
         for sampler in self.samplers:
             if name == "skip":
                 sampler.skip(1)
@@ -78,8 +83,14 @@ class Ranks:
     def served(self):
         first = self.samplers[0]
         table = first.served(0, first.position)
-        ids = (value.split("/")[-1] for value in table["anchor_record_id"].to_pylist())
-        return list(zip(table["source"].to_pylist(), ids, strict=True))
+        ids = [
+            [each.split("/")[-1] for each in table[f"{slot}_record_id"].to_pylist()]
+            for slot in ("anchor", "negative")
+        ]
+        mined = [None] * len(table)
+        if "generation" in table.column_names:  # two in each mining, one of each source
+            mined = [(number - 1) // 2 for number in table["generation"].to_pylist()]
+        return list(zip(table["source"].to_pylist(), *ids, mined, strict=True))
 
 
 def after(folder, world, what):
@@ -107,7 +118,7 @@ def after(folder, world, what):
             if name == "ingest":
                 ingest(corpus, "a", 0, then.anchors[-1][0])
             elif name == "mine":
-                corpus.mine(depth=10 + then.mined, progress=False)
+                corpus.mine(depth=1 + then.mined, progress=False)
             elif name == "relabel":
                 corpus.relabel({"anchor": ["a asks 1"], "text": ["b says 2 x2"], "label": [0.0]})
             else:
@@ -163,3 +174,42 @@ def test_every_history_is_one_that_the_model_has(begun, tmp_path):
         if folder is not begun:
             shutil.rmtree(folder)
     print(f"{done} events, {len(known)} states")
+
+
+# What is planted, and the history that finds it. Others: tests/order/test_every_history.py.
+PLANTED = {
+    "skip": (
+        "duckplets.runs.sampler:Sampler.skip",
+        *("steps * self._batch, self", "steps * self.settings.batch_size, self"),
+        "ranks 2, skip",
+    ),
+    "minings": (
+        "duckplets.mining.store:stale",
+        *("if mining.content != content(database, *where, version):", "if not where:"),
+        "ingest, join",
+    ),
+    "compaction": (
+        "duckplets.corpus.compact:_minings",
+        *("isinstance(plain, dict | list)", "isinstance(plain, list)"),
+        "save, mine, compact",
+    ),
+    "take_minings": (
+        "duckplets.runs.versions:take_up",
+        *("for step, of in minings:", "for step, of in minings[1:]:"),
+        "take, mine, renew, take, save",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_an_error_that_is_planted_is_found(name, begun, tmp_path, monkeypatch):
+    place, old, new, history = PLANTED[name]
+    *first, last = history.split(", ")
+    folder, world = begun, World()
+    for number, what in enumerate(first):
+        then = gone_on(folder, world, what, tmp_path / str(number))
+        folder, world = tmp_path / str(number), then
+    gone_on(folder, world, last, tmp_path / "well")
+    plant(monkeypatch, place, old, new)
+    with pytest.raises((AssertionError, dp.DuckpletsError, pytest.fail.Exception)):
+        gone_on(folder, world, last, tmp_path / "planted")
