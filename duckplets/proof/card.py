@@ -32,7 +32,7 @@ def write_card(corpus: Corpus, sampler: Sampler, file: Path, against: Path | Non
         card(
             corpus,
             f"Run {certificate.run['run']}",
-            drawn_from(corpus, sampler, 0, sampler.position),
+            drawn_from(sampler, 0, sampler.position),
         )
     ]
     roots = certificate.records["roots"].items()
@@ -48,12 +48,10 @@ def write_card(corpus: Corpus, sampler: Sampler, file: Path, against: Path | Non
     if against is None:
         lines.append("It was not measured: no evaluation set was given.")
     else:
-        asked = (
-            against
-            if against.is_dir()
-            else MemorySource([{"text": text} for text in texts_of(against)], text="text")
-        )
-        found = corpus.decontaminate(asked, dry_run=True, progress=False)
+        texts: Path | MemorySource = against
+        if not against.is_dir():
+            texts = MemorySource([{"text": text} for text in texts_of(against)], text="text")
+        found = corpus.decontaminate(texts, dry_run=True, progress=False)
         lines += [f"By n-grams of {found.ngram} words:", "", *table(found.sets, len(found.sets))]
         lines += (f"\n{plain(note)}" for note in found.notes)
     with written_aside(file) as stream:
