@@ -46,10 +46,10 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(PROSE) --scope docs --max-house 3 --max-hard 8
-	$(PROSE) --scope docstrings --max-house 14.1 --max-hard 15.9
-	$(PROSE) --scope help --max-house 11.5 --max-hard 13.5
-	$(PROSE) --scope messages --max-house 6.6 --max-hard 9.4
-	$(PROSE) --scope sql --max-house 24.2 --max-hard 26.9
+	$(PROSE) --scope docstrings --max-house 3 --max-hard 8
+	$(PROSE) --scope help --max-house 3 --max-hard 8
+	$(PROSE) --scope messages --max-house 3 --max-hard 8
+	$(PROSE) --scope sql --max-house 3 --max-hard 8
 
 format: $(READY)
 	$(BIN)/ruff format .
