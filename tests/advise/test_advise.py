@@ -71,7 +71,7 @@ def test_the_arms_are_halved_and_compared_with_in_batch_negatives(advised):
     by_batches = [arm.batches for arm in found.arms]
     assert by_batches == sorted(by_batches, reverse=True)
     stages = sorted({*by_batches})
-    assert [sum(n >= stage for n in by_batches) for stage in stages] == [8, 4, 3][-len(stages) :]
+    assert [sum(n >= stage for n in by_batches) for stage in stages] == [8, 5, 4][-len(stages) :]
     for arm in found.arms:
         assert arm.low <= arm.difference <= arm.high
         assert arm.difference == pytest.approx(np.mean(arm.by_seed))
@@ -84,6 +84,43 @@ def test_the_arms_are_halved_and_compared_with_in_batch_negatives(advised):
     assert (0 <= found.sure <= 1, found.work > 0) == (True, True)
     assert found.families < found.queries
     assert found.anchors + found.queries <= 260
+
+
+@pytest.mark.parametrize(
+    ("gains", "recommended"),
+    [
+        ({"1 dense": 0.022, "4 dense": 0.02}, "4 dense"),
+        ({"1 dense": 0.04, "4 dense": 0.02}, "1 dense"),
+        ({"1 dense": 0.02, "4 dense": -0.02}, "1 dense"),
+        ({"1 random": 0.02, "4 BM25": 0.021, "4 dense": 0.019}, "4 BM25"),
+        ({"1 dense": 0.0, "4 dense": -0.01}, IN_BATCH),
+    ],
+)
+def test_of_arms_that_queries_do_not_separate_the_one_with_most_negatives(gains, recommended):
+    draw = np.random.default_rng(1)
+    results = {IN_BATCH: {400: {seed: draw.uniform(0.2, 0.6, 400) for seed in SEEDS}}}
+    for name, gain in gains.items():
+        noise = {seed: draw.normal(0, 0.1, 400) for seed in SEEDS}
+        differences = {seed: gain + one - one.mean() for seed, one in noise.items()}
+        results[name] = {400: {s: results[IN_BATCH][400][s] + differences[s] for s in SEEDS}}
+
+    def compared(name):
+        own = results.get(name, {}).get(400, {})
+        return 400 * bool(own), np.array([own[s] - results[IN_BATCH][400][s] for s in own])
+
+    judge = SimpleNamespace(families=[str(n) for n in range(400)])
+    trained = SimpleNamespace(
+        judge=judge, results=results, compared=compared, spent=1, cut_short=""
+    )
+    facts = {"recipe": "r", "anchors": 1, "documents": 1, "seconds": 1.0, "notes": ()}
+    found = room._advice(trained, {"batch_size": 8}, **facts)
+    top = max(gains, key=lambda name: gains[name])
+    assert found.recommended == recommended
+    assert found.arms[0].arm == recommended or not found.gain
+    assert len(found.notes) == (found.gain and top != recommended)
+    if found.notes:
+        assert found.notes[0].startswith(f"{top} has +{100 * gains[top]:.1f}. Queries do not")
+        assert str(found).startswith(f"Take {recommended}")
 
 
 def test_it_is_the_same_with_any_number_of_threads(advised):

@@ -10,7 +10,7 @@ from effort import often
 
 from duckplets.adapters.evaluation import Questions
 from duckplets.advise.halving import Judge
-from duckplets.advise.probe import DIMENSION, WORDS, Probe, Words
+from duckplets.advise.probe import DIMENSION, SCALE, WORDS, Probe, Words
 from duckplets.search.analyzer_settings import Terms
 
 WIDTH = 40  # pieces of a text
@@ -35,7 +35,7 @@ def plain_loss(table, tokens, anchors):
         vectors.append(mean / length if length else mean)
     total = 0.0
     for n in range(anchors):
-        scores = [20 * float(vectors[n] @ other) for other in vectors[anchors:]]
+        scores = [SCALE * float(vectors[n] @ other) for other in vectors[anchors:]]
         total += math.log(sum(map(math.exp, scores))) - scores[n]
     return total / anchors
 
