@@ -207,7 +207,7 @@ def test_a_tokenizer_counts_and_cuts_and_its_file_is_the_one_it_was(corpus, tmp_
     corpus.ingest(records(few), name="two")
     check(corpus, moved)
     path.write_text(path.read_text().replace('"w1"', '"w2"'))
-    with pytest.raises(dp.errors.ChunkingError, match=r"has changed.*chunk the corpus anew"):
+    with pytest.raises(dp.errors.ChunkingError, match=r"has changed.*chunk the corpus again"):
         corpus.ingest(records(few), name="three")
     changed = dp.Chunking(max_tokens=6, tokenizer=str(path))
     assert corpus.chunk(changed) == 4 * len(few)  # as the message says

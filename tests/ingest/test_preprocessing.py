@@ -58,9 +58,9 @@ def test_settings_name_their_preprocessors_in_order():
 GIVEN = [
     (
         Denoiser(),
-        r"preprocessors=Denoiser\(.*expected several, such as \(dp\.plugins\.Denoiser\(\),",
+        r"preprocessors=Denoiser\(.*expected a list, such as \(dp\.plugins\.Denoiser\(\),",
     ),
-    ("denoiser", "preprocessors='denoiser': expected several"),
+    ("denoiser", "preprocessors='denoiser': expected a list"),
     (
         ["denoiser"],
         r"'denoiser' is no preprocessor; expected dp\.plugins\.Denoiser\(\), dp\.plugins\.Norm",
@@ -82,7 +82,7 @@ STORED = [
     ({"name": "mine", "version": 1}, "preprocessor: version=1: give"),
 ]
 REGISTERED = [
-    (("denoiser", shout), r"'denoiser' is taken: that is dp\.plugins\.Denoiser"),
+    (("denoiser", shout), r"'denoiser' is taken: it is dp\.plugins\.Denoiser"),
     (("x", 3), "preprocessor 'x' is 3: expected a function"),
     (("a\nb", shout), r"preprocessor: name='a\\nb'"),
     (("x", shout, ""), "preprocessor: version=''"),

@@ -125,5 +125,5 @@ def test_what_does_not_go_with_files_that_say_it_themselves():
     assert "format=" in error("ingest", "c.duckdb", "hf://org/one", "--format", "csv")
     for given in (["--anchor", "q"], ["--name", "n"], ["--format", "csv"]):
         said = " ".join(usage("ingest", "c.duckdb", str(SETS), *given).split())
-        assert "says names and columns of its sources itself" in said
+        assert "has the names, formats and columns of its sources" in said
     assert files() == set()

@@ -160,7 +160,7 @@ def test_filters_are_checked(tmp_path):
         assert filtered.epoch_length < usual.epoch_length
         next(filtered)
         filtered.save()
-        with pytest.raises(SamplerError, match="keeps its consistent="):
+        with pytest.raises(SamplerError, match="cannot change consistent="):
             corpus.resume("filtered", consistent=("bm25", 9))
         expected = [filtered.batch_at(step).to_pydict() for step in range(9)]
         whole, left = usual.epoch_length, filtered.epoch_length

@@ -45,7 +45,7 @@ def test_anchors_that_were_not_mined_are_counted_and_draw_at_random(corpus):
     assert {("whole", "bm25"), ("whole", "bm25_fallback")} <= ways
     (note,) = [note for note in sampler.notes if "not mined" in note]
     odd = corpus.pool(HALVES[1]).num_rows
-    assert f": {odd:,} of " in note
+    assert f" {odd:,} of " in note
     assert "corpus.mine('whole')" in note
     sampler.save()
     corpus.mine(HALVES[1], progress=False)  # of several the one with most of its anchors

@@ -17,7 +17,7 @@ from duckplets.order.mixture import Event, Mixture, Phase
 from duckplets.order.permute import key, ranks_at
 from duckplets.order.ranks import RankPart, batch_size_of
 from duckplets.runs.settings import schedule_of
-from duckplets.runs.state import Standing
+from duckplets.runs.state import RunPosition
 
 EVENTS = [
     *("take", "skip", "kill", "save", "ingest", "join"),
@@ -25,7 +25,7 @@ EVENTS = [
     *(f"ranks {number}" for number in RANKS),
 ]
 MOST = 7 if THOROUGH else 4
-BEGUN = Standing(position=0, fingerprint={})
+BEGUN = RunPosition(position=0, fingerprint={})
 PHASES = ((), ((2, (3, 1)),))
 CAPS = ((), (("a", 1),), (("a", 2),))
 SETTINGS = [
@@ -40,7 +40,7 @@ class PureRun:
 
     world: World  # settings, and counts of anchors
     joins: tuple = ()  # (step, version)
-    standing: Standing = BEGUN
+    standing: RunPosition = BEGUN
     saved: tuple | None = None  # joins, and a standing as JSON
 
     @cached_property
@@ -103,7 +103,7 @@ class PureRun:
         if self.saved is None:
             return PureRun(world)
         joins, plain, position = self.saved
-        standing = Standing.of_plain({**json.loads(plain), "position": position})
+        standing = RunPosition.of_plain({**json.loads(plain), "position": position})
         return PureRun(world, joins, standing, self.saved)
 
     def after(self, what, then):
@@ -213,8 +213,8 @@ PLANTED = {
         *(1, "take, ingest, join, take, take, take"),
     ),
     "resume": (
-        "duckplets.runs.state:Standing.of_plain",
-        *('given.get("events", [])', 'given.get("events", [])[1:]'),
+        "duckplets.runs.state:RunPosition.of_plain",
+        *('state.get("events", [])', 'state.get("events", [])[1:]'),
         *(0, "weigh 0, take, save, kill"),
     ),
     "joins": (

@@ -182,7 +182,7 @@ def test_labels_come_with_pairs_and_with_lists(tmp_path, seed):
                     negatives = row["documents"][-2:]
                     texts = negatives if apart == "negatives" else row["documents"]
                     assert {every[text] for text in texts} == {1}
-        with pytest.raises(dp.SamplerError, match="no two places"):
+        with pytest.raises(dp.SamplerError, match="no anchor and positive to swap"):
             corpus.sampler("lists", options=dp.Options(swap=True))
 
 

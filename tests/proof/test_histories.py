@@ -194,8 +194,8 @@ PLANTED = {
         "save, mine, compact",
     ),
     "take_minings": (
-        "duckplets.runs.versions:take_up",
-        *("for step, of in minings:", "for step, of in minings[1:]:"),
+        "duckplets.runs.versions:restore_minings",
+        *("for step, pins_of in minings:", "for step, pins_of in minings[1:]:"),
         "take, mine, renew, take, save",
     ),
 }

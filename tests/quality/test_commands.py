@@ -61,7 +61,7 @@ def test_gates_read_by_the_options_of_ingest_and_a_file_of_sources_by_its_own(tm
     sources_file(sets, described)
     out = ok("ingest", corpus, sets, "--quality", tmp_path / "q.toml", "--limit", "9", "--json")
     assert [json.loads(line)["added"] for line in out.splitlines()] == [3, 3, 1]
-    assert "two sources would be 't'" in error("ingest", corpus, sets, sets)
+    assert "two sources have the name 't'" in error("ingest", corpus, sets, sets)
     sources_file(sets, {"a": described["a"] | {"quality": "generel"}})
     assert "generel" in error("ingest", corpus, sets)
     # A corpus that was made for nothing is not left.

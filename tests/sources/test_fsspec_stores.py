@@ -218,6 +218,6 @@ def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, tmp_path
         with pytest.raises(dp.errors.ExtensionError, match=rf"pip install 'duckplets\[{extra}\]'"):
             dp.sources.CsvSource(f"{scheme}://texts/a.csv", **COLUMNS).settings()
     with pytest.raises(
-        dp.errors.ShardError, match=r"shards go to a folder or to s3://bucket/prefix"
+        dp.errors.ShardError, match=r"give a folder or s3://bucket/prefix for shards"
     ):
         dp.TokenShards("gs://texts/shards", cache=tmp_path)

@@ -1,4 +1,4 @@
--- Chunks that the selectors take; own: anchors and answers of the split, whatever conditions say.
+-- Chunks of the selectors; own: all anchors and answers of the split, also without the conditions.
 WITH anchors AS (FROM chunks_of($source, $split, $version) WHERE role = 'anchor'),
 positives AS (FROM chunks_of($source, $split, $version) WHERE role = 'context'),
 negatives AS (FROM chunks_of($source, $split, $version) WHERE role = 'rejected'),
@@ -8,7 +8,7 @@ own AS (
     FROM chunks_of(NULL, $split, $version) WHERE asks OR answers
 ),
 written AS (SELECT DISTINCT unnest(writings) AS writing, text_hash FROM negatives),
--- Texts that a family may not draw: its anchors and answers, and the texts that only it has.
+-- Texts that a family must not draw: its anchors and answers, and the texts that only it has.
 own_texts AS (SELECT DISTINCT family, written.text_hash FROM own JOIN written USING (writing)),
 -- Answers to a question that several families ask.
 known AS (
@@ -18,7 +18,7 @@ known AS (
     ) AS asked JOIN own USING (record_key) JOIN written USING (writing) WHERE answers
 ),
 suited AS (SELECT DISTINCT record_key, text_hash, NULL AS family FROM negatives),
--- Texts that each record may draw, and that are neither excluded nor known.
+-- Texts that each record may draw: neither excluded nor known.
 usable AS (
     SELECT asked.*, count(DISTINCT suited.text_hash) AS texts
     FROM (SELECT DISTINCT record_key, family, question FROM anchors) AS asked
