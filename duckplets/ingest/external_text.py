@@ -142,7 +142,7 @@ def _columns(source: ParquetSource, file: Path, schema: pa.Schema) -> Columns:
         if is_list and parts > 1:
             raise SourceError(f"{shown(repr(name))} has lists and plays two parts; {INSTEAD}")
         if is_list and source.null_values:
-            raise SourceError(f"{shown(repr(name))} has lists, and null_values= words; {INSTEAD}")
+            raise SourceError(f"{shown(repr(name))} has lists, and null_values= is set; {INSTEAD}")
         heading = name[:-1] if is_optional(name, column) else name
         found.append((heading, column, is_list))
     return tuple(found)

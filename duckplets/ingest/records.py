@@ -109,7 +109,7 @@ class IngestReport(Reported):
 
 
 def _place(row: Example) -> str:
-    """Return where a row stands, and the value that could not be read."""
+    """Return the place of a row, and the value that could not be read."""
     where = f"row {row['row']}"
     if row["file"]:
         line = f":{row['line']}" if row["line"] else ""

@@ -83,12 +83,12 @@ class SnapshotManifest:
         _folder(folder).sweep()
 
     def is_of(self, database: Database) -> bool:
-        """Return whether it matches a corpus's history and settings at its version."""
+        """Return whether the snapshot has the history and settings of a corpus at its version."""
         state = CorpusState.of(database, self.version)
         return bool(state == (self.history, self.settings))
 
     def serves(self, database: Database, version: int, contents: Contents) -> bool:
-        """Return whether it has all of a version of a corpus."""
+        """Return whether the snapshot has all contents of a version of a corpus."""
         return self.version >= version and contents in self.segments and self.is_of(database)
 
     @property

@@ -129,7 +129,7 @@ def check_optional(
     """Refuse ``?`` on a name that is not a further context."""
     if is_optional(name, column) and name not in mapping.part("context"):
         raise SourceError(
-            f"{unknown(name, columns, where)} (a ? behind a name marks an optional column of "
+            f"{unknown(name, columns, where)} (a ? after a name marks an optional column of "
             f"context=)"
         )
 
