@@ -242,8 +242,8 @@ class Placing:
             if self._sums != self._database.run("ingest/external_text/sum_stored", first)[0]:
                 record = self._database.run("ingest/external_text/wrong", first)[0][0]
                 raise SourceError(
-                    f"the texts of record {shown(repr(record))} are read from their file otherwise "
-                    f"than they came; {INSTEAD}"
+                    f"the texts of record {shown(repr(record))} differ when they are read from "
+                    f"their file; {INSTEAD}"
                 )
         except QueryError as error:
             raise SourceError(f"texts cannot be left in place: {error}; {INSTEAD}") from error

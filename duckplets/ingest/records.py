@@ -100,7 +100,7 @@ class IngestReport(Reported):
     __repr__ = __str__
 
     def _said(self, reason: str, count: int) -> str:
-        """Return a reason with where its rows stand, or the first of them."""
+        """Return a reason with the places of its rows, or of the first ones."""
         found = self.examples.get(reason)
         if not found:
             return shown(reason)

@@ -146,7 +146,7 @@ class Snapshot:
                 now = SnapshotManifest.read(self.folder)
                 is_same = now and now.settings == self.manifest.settings
                 if now is None or not is_same or now.version < self.manifest.version:
-                    return "the snapshot was made anew meanwhile"
+                    return "another process made the snapshot again"
                 entry = write_bundle(self.folder, objects) | {"version": version}
                 now.bundles.append(entry)
                 now.write(self.folder)
@@ -184,7 +184,7 @@ def serve(
             f"name a folder that has the room with snapshot="
         ) from error
     notes.append(
-        f"the snapshot {shown(path)} was brought up to date ({found.manifest.size:,} bytes), from "
+        f"the snapshot {shown(path)} was updated ({found.manifest.size:,} bytes), from "
         f"which later runs open at once; it may be deleted"
     )
     return found, notes

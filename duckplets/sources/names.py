@@ -254,7 +254,7 @@ class Names:
             there = self._lists[0]
             return SourceError(
                 f"{self.where}: no column {shown(repr(name))}; if the rows are the list {there!r} "
-                f"say rows={there!r}"
+                f"give rows={there!r}"
             )
         if name not in self._paths:
             return unknown(name, self.seen, self.where)
