@@ -135,8 +135,8 @@ def check_room(path: Path, name: str) -> None:
             wal.unlink()
     if os.path.lexists(wal):
         raise MigrationError(
-            f"{name} is missing, but {shown(wal)} exists, with commits of a killed process for this "
-            f"file. Put the file back if you moved it; if you deleted it, delete the .wal file too"
+            f"{name} is missing, but {shown(wal)} exists, with commits of a killed process for "
+            f"this file. Put the file back if you moved it; if you deleted it, delete the .wal too"
         )
 
 
