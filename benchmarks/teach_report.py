@@ -192,10 +192,10 @@ def page(
 
 
 def _advice(results: dict[str, Any]) -> str:
-    """Return how the recommended arm compares with the best one of the laboratory, by corpus."""
+    """Return how the recommended arm compares with the best one of the experiments, by corpus."""
     arms = {key: title for title, key in advise.OURS.items()}
     of = advise.verdict(results)
-    rows = [["corpus", "recommended", "sure", "best in the laboratory", "recommended less best"]]
+    rows = [["corpus", "recommended", "sure", "best in the experiments", "recommended less best"]]
     rows[0] += ["less in-batch", "less 1 random"]
     for name, found in of["corpora"].items():
         told = results["advice"][name]
@@ -209,8 +209,8 @@ def _advice(results: dict[str, Any]) -> str:
             [TITLES[name], told["recommended"], f"{told['sure']:.2f}", arms[found["best"]], *cells]
         )
     text = (
-        f"`make bench-advise` asks for advice on {len(advise.CORPORA)} corpora. The laboratory below "
-        f"chooses the best of the eight arms with seeds {min(advise.CHOOSING)} to "
+        f"`make bench-advise` asks for advice on {len(advise.CORPORA)} corpora. The setup of this page "
+        f"finds the best of the eight arms with seeds {min(advise.CHOOSING)} to "
         f"{max(advise.CHOOSING)}. It compares this arm with the recommended one on seeds "
         f"{min(advise.JUDGING)} to {max(advise.JUDGING)}. The aim: at most {advise.TOLERATED} below the "
         f"best arm on {advise.ENOUGH} corpora, and nowhere below in-batch negatives or random ones."
@@ -367,7 +367,7 @@ def _transformer(found: dict[str, Any], static: dict[str, Any], names: list[str]
     tried = " ".join(f"{rate:g}: {_listed(of)}." for (rate, _), of in sorted(rates.items()))
     text = (
         f"The model is a BERT of {of['layers']} layers and {of['dimension']} numbers, from a random "
-        f"start. Its vector is the mean of its last states. It learns in the same laboratory, in "
+        f"start. Its vector is the mean of its last states. The rest of the setup is the same, in "
         f"bfloat16 on a GPU, from {of['steps']:,} batches of {of['batch']}. The rate is "
         f"{of['rate']:g} after a tenth of warm-up. *Dense* candidates are ranked by the first seed of its own "
         f"*{ARMS['pairs'].title}*. "

@@ -1,9 +1,9 @@
-"""Open reports in Chromium, check that they are quiet, and make the pictures in docs/images.
+"""Open reports in Chromium, check that they write no messages, and make docs/images.
 
     python docs/screenshots.py [FOLDER]
 
 Chromium is driven by its DevTools protocol through a pipe, so nothing but Debian's `chromium` is
-needed. A page is refused that writes to its console, asks anything of a network, or throws.
+needed. A page that writes to its console, uses a network or raises an error is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PICTURES = {
 
 
 class Browser:
-    """A headless Chromium that is told what to do, and tells what pages did."""
+    """A headless Chromium that runs commands and records the events of pages."""
 
     def __init__(self, to: RawIOBase, come: RawIOBase) -> None:
         self._to, self._from = to, come
@@ -88,12 +88,12 @@ class Browser:
         return found["result"].get("value")
 
     def picture(self) -> bytes:
-        """Return what can be seen, as PNG."""
+        """Return the visible part of the page, as PNG."""
         return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
 
     def told(self) -> list[str]:
-        """Return what the page wrote to its console, threw, or asked of others than its file."""
-        self.evaluate("0")  # what has happened is told before the answer
+        """Return the console messages, errors and requests of the page, except for its own file."""
+        self.evaluate("0")  # earlier events arrive before the answer
         found = []
         for event in self.events:
             method, values = event.get("method"), event.get("params", {})
@@ -208,7 +208,7 @@ def wordnet_page(folder: Path) -> Path:
 
 
 def on_top(title: str) -> str:
-    """Return what scrolls the heading of a title to the top."""
+    """Return the expression that scrolls the heading of a title to the top."""
     return (
         f"[...document.querySelectorAll('h2, h3')].find(h => h.textContent === {json.dumps(title)})"
         ".scrollIntoView()"

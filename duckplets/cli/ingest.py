@@ -51,7 +51,7 @@ def ingest(
 
     The command creates a new corpus file if none exists. Each SOURCE becomes one source, named
     after its file; --name makes all of them one source. A source that fails stores nothing.
-    Ingesting a source again adds new records. An interrupted import from the Hub continues with
+    Ingesting a source again adds new records. An interrupted ingest from the Hub continues with
     the same command.
 
     With --quality, --where or --limit texts pass through gates. The outcome of every row is stored

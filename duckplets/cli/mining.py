@@ -76,8 +76,8 @@ def mine(
     hard_negatives show the result.
 
     Args:
-        by (bm25|judged|NAME): The scorer. bm25. judged: documents with a label of 0 or less. NAME:
-            the cosine of a set of vectors. [default: bm25]
+        by (bm25|judged|NAME): The scorer. bm25: words. judged: documents with a label of 0 or less.
+            NAME: the cosine of this set of vectors. [default: bm25]
         stemmer: Change the stemmer of the corpus: porter, english, german, …, none.
 
     Example:

@@ -71,8 +71,8 @@ def opening(
         config (FILE.toml): A file with settings of the run. `duckplets forecast CORPUS --write
             FILE.toml` writes one with every key and its meaning.
         changes (--set KEY=VALUE): Set a key of that file, such as --set remainder=drop. With
-            --resume also tag=NAME (a checkpoint), version=newest (add newer text to each recipe at
-            the end of its epoch), and allow_drift=KEY,….
+            --resume also tag=NAME (a checkpoint), version=newest (add newer
+            text; each recipe then begins a new epoch), and allow_drift=KEY,….
         resume: Continue at the saved position of the run.
         recipes (NAME,…|FILE.toml): Names of recipes, or files of recipes.
         mixture (SOURCE=WEIGHT,…|proportional|equal|FILE.toml): Weight of each source; a source

@@ -39,14 +39,14 @@ def sample(
     saves the position after all samples are written. A resumed run keeps its settings.
 
     Give every rank the same options except --rank. Rank 0 saves for all. If other ranks resume the
-    checkpoint that rank 0 replaces, start rank 0 last, or resume a --tag.
+    save that rank 0 replaces, start rank 0 last, or resume a named checkpoint.
 
     Args:
         steps: Number of batches to write. [default: 1, or with --epochs all]
         rank: Number of this rank, from 0. [default: 0]
         world_size: Number of ranks that share each global batch, in slices by rank. [default: 1]
         columns (NAME,…): Columns of a batch, such as anchor,positive,anchor_vector:default.
-        tag: Checkpoint to resume from or, without --resume, to save as.
+        tag: Name of the checkpoint to resume or, without --resume, to save.
         save: Save the position after the last step; only rank 0 saves.
         out (FILE|hf://USER/NAME): FILE.jsonl, FILE.parquet, or a new private data set on the Hub.
             [default: stdout]

@@ -64,8 +64,8 @@ def check_costs(tree: exp.Expression, texts: frozenset[str] = LONG_COLUMNS) -> N
         raise RecipeError(f"a chain of more than {_LONGEST_CHAIN}: use parentheses or IN (…)")
     if costs.made > _MOST:
         raise RecipeError(
-            f"its functions produce up to {costs.made} characters a row, and {_MOST} are allowed "
-            f"(a text counts {_ANY_LENGTH}, {_STEPS} steps of a distance one): write text[:100]"
+            f"its functions produce up to {costs.made} characters a row; the limit is {_MOST} "
+            f"(a text counts as {_ANY_LENGTH}, {_STEPS} steps of a distance as 1): write text[:100]"
         )
 
 

@@ -109,7 +109,7 @@ def compact(
         if run.versions[-1] > newest:
             raise StateMismatchError(
                 f"run {run.run!r} is pinned to corpus version {run.versions[-1]}, but "
-                f"{database.path} is at {newest}: its state file is of another corpus"
+                f"{database.path} is at {newest}: its state file belongs to another corpus"
             )
     freed: dict[str, int] = {}
     versions = {newest, *(version for run in runs for version in run.versions)}

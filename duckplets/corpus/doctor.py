@@ -112,7 +112,7 @@ def _artifacts(path: Path) -> Iterator[CheckResult]:
 
     folder, candidates = snapshot.folder_of(path), folder_at(path)
     if folder.exists():
-        way = f"nothing is lost: delete {folder}, and the next run makes it anew"
+        way = f"nothing is lost: delete {folder}, and the next run makes it again"
         yield from _verified(folder, snapshot.verify(folder), way)
     if any(candidates.manifests()):
         way = f"put a copy in its place, or mine them again: duckplets mine {path}"
@@ -140,7 +140,7 @@ def _vectors(path: Path) -> Iterator[CheckResult]:
         sets = {each.name: each for each in store.sets()}
         for problem in (*store.verify(), *verify_mapped(path)):
             yield CheckResult(
-                False, f"{store.path}: {problem}; put a copy in its place, or make them anew"
+                False, f"{store.path}: {problem}; replace it by a copy, or make the vectors again"
             )
         for of in sets.values():
             what = f"vectors {of.name!r}: {of.vectors:,} of {of.dimension} dimensions"

@@ -116,7 +116,9 @@ def ingest(
         return _of_collection(corpus, collection, judged, options, progress, **asked)
     if are_several(source, columns):
         if name is not None or trust is not None:
-            raise SourceError("name= and trust= are of one source: name several in a mapping")
+            raise SourceError(
+                "name= and trust= are for one source; for several, give {name: source, …}"
+            )
         return ingest_several(
             corpus, source, columns, judged, asked, options=options, progress=progress
         )

@@ -47,7 +47,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a run: where it stands, what it means, and its default."""
+    """A key of a run: its table, its meaning and its default."""
 
     table: str
     name: str

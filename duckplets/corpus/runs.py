@@ -47,10 +47,11 @@ def sampler(
     A file of a run has the same keys: ``corpus.sampler(**dp.load_run("run.toml"))``.
 
     Args:
-        kind: Kind of samples. ``triplets``. ``pairs`` of anchor and positive. ``labelled_pairs``
-            with the labels of sources, or drawn: anchor and positive 1, anchor and negative 0.
-            ``lists`` of an anchor's documents with ``labels`` and ``scores``: positives in turn, no
-            more than negatives, then the negatives. ``texts``. ``messages`` of converted records.
+        kind: Kind of samples. ``triplets``: anchor, positive and negatives. ``pairs``: anchor and
+            positive. ``labelled_pairs``: with the labels of sources, or drawn: anchor and positive
+            1, anchor and negative 0. ``lists``: an anchor's documents with ``labels`` and
+            ``scores``: positives in turn, no more than negatives, then the negatives. ``texts``:
+            single texts. ``messages``: converted conversations.
         split: The split of all texts of the run.
         recipes: Recipes, or names of stored ones. Default: the stored ones, otherwise the
             defaults of each source.
@@ -66,11 +67,11 @@ def sampler(
             negatives again, until they differ from all texts of the batch. ``group``: also
             families, which are records of one ``group_key``, otherwise of one normalised anchor
             text. Or a value of records, such as ``"meta['entity']"``.
-        batch_by: The common value of the samples in a global batch. ``source``. ``recipe``: recipe
-            and source. ``length``: also one of 16 length classes. Or a value of records, such as
-            ``"meta['topic']"``. Shares of a mixture apply to batches. Remaining samples of all keys
-            form mixed batches of neighbours. With ``source``, proportional shares have such mixed
-            batches, and weights have none.
+        batch_by: The common value of the samples in a global batch. ``source``: one source.
+            ``recipe``: one recipe of a source. ``length``: also one of 16 length classes. Or a
+            value of records, such as ``"meta['topic']"``. Shares of a mixture apply to batches.
+            Remaining samples of all keys form mixed batches of neighbours. With ``source``,
+            proportional shares have such mixed batches, and weights have none.
         consistent: Draw only pairs whose positive a scorer ranks high enough: ``("dense", 20)``
             leaves out a pair whose positive is not among the first 20 legal negatives, or a table
             of ``scorer``, ``within`` and ``min_score``. The scorer must have mined these recipes.

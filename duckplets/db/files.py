@@ -135,9 +135,8 @@ def check_room(path: Path, name: str) -> None:
             wal.unlink()
     if os.path.lexists(wal):
         raise MigrationError(
-            f"{name} is not there, but {shown(wal)} is: what a process that was killed had "
-            f"committed to a file of that name, and it would come back in a new one. Put that "
-            f"file back if you moved it; if you deleted it, delete this one too"
+            f"{name} is missing, but {shown(wal)} exists, with commits of a killed process for "
+            f"this file. Put the file back if you moved it; if you deleted it, delete the .wal too"
         )
 
 

@@ -43,7 +43,7 @@ def mend(path: Path, name: str) -> None:
         if not file.writable():
             raise DamagedFileError(
                 f"the process that wrote {name} was killed in the middle of a block. Nothing is "
-                f"lost: open the file once where it may be written, and it is mended"
+                f"lost: open the file once with write permission, which repairs it"
             )
         for place, checksum in checksums.items():
             file.seek(place)

@@ -142,7 +142,7 @@ def _columns(source: ParquetSource, file: Path, schema: pa.Schema) -> Columns:
         if is_list and parts > 1:
             raise SourceError(f"{shown(repr(name))} has lists and plays two parts; {INSTEAD}")
         if is_list and source.null_values:
-            raise SourceError(f"{shown(repr(name))} has lists, and null_values= words; {INSTEAD}")
+            raise SourceError(f"{shown(repr(name))} has lists, and null_values= is set; {INSTEAD}")
         heading = name[:-1] if is_optional(name, column) else name
         found.append((heading, column, is_list))
     return tuple(found)
@@ -242,8 +242,8 @@ class Placing:
             if self._sums != self._database.run("ingest/external_text/sum_stored", first)[0]:
                 record = self._database.run("ingest/external_text/wrong", first)[0][0]
                 raise SourceError(
-                    f"the texts of record {shown(repr(record))} are read from their file otherwise "
-                    f"than they came; {INSTEAD}"
+                    f"the texts of record {shown(repr(record))} differ when they are read from "
+                    f"their file; {INSTEAD}"
                 )
         except QueryError as error:
             raise SourceError(f"texts cannot be left in place: {error}; {INSTEAD}") from error

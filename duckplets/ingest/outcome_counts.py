@@ -75,7 +75,7 @@ class Counts:
         return {"replaced": self.replaced, "examples": examples, **counters}
 
     def first_place(self) -> str:
-        """Return in words where the first rejected row stands."""
+        """Return the place of the first rejected row, in words."""
         found = [example for examples in self.examples.values() for example in examples]
         first = min(found, key=lambda example: int(example["row"]), default=None)
         if first is None or not first["file"]:

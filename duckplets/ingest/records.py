@@ -100,7 +100,7 @@ class IngestReport(Reported):
     __repr__ = __str__
 
     def _said(self, reason: str, count: int) -> str:
-        """Return a reason with where its rows stand, or the first of them."""
+        """Return a reason with the places of its rows, or of the first ones."""
         found = self.examples.get(reason)
         if not found:
             return shown(reason)
@@ -109,7 +109,7 @@ class IngestReport(Reported):
 
 
 def _place(row: Example) -> str:
-    """Return where a row stands, and the value that could not be read."""
+    """Return the place of a row, and the value that could not be read."""
     where = f"row {row['row']}"
     if row["file"]:
         line = f":{row['line']}" if row["line"] else ""

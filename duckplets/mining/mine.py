@@ -73,7 +73,7 @@ def mine(
             draws. Recipes with ``by="random"`` and recipes of strategy ``same_record`` are skipped.
         by: The scorer. ``bm25``; ``dp.Dense(…)`` for the cosine of vectors; or ``judged``: the
             candidates are the documents labelled 0 or less, and the label is the score.
-        depth: Number of candidates per anchor, 1 to 2,048. Deeper candidates stay.
+        depth: Number of candidates per anchor, 1 to 2,048. An earlier, deeper mining is kept.
         source: Mine this source only. Default: all.
         split: Mine this split only. Default: every split with anchors.
         terms: Text analysis from now on: stemmer, stop words. Indexes are then built again.

@@ -108,9 +108,10 @@ class Mixture:
             proportion to their anchors; negatives stay the source's. Records without a value are of
             ``"null"``, which weighs 0 unless it is named.
         order_by: A number or a date of records. In the first ``order_epochs`` epochs each recipe of
-            a source goes up ``stairs`` of equal size, the least value first, shuffled within a
-            stair. Records without a value come last. Later epochs have the usual order.
-        stairs: How many.
+            a source divides its anchors by this value into ``stairs`` parts of equal size, the
+            least values first, shuffled within a part. Records without a value come last. Later
+            epochs have the usual order.
+        stairs: Number of parts.
         order_epochs: The number of epochs in that order.
         max_epochs: The number of epochs, from 1 on, after which a source is used up. Its share goes
             to the others in proportion from the next position on (with ``batch_by`` from the next

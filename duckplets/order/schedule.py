@@ -393,8 +393,8 @@ class RunSchedule:
         for name in names:
             if (end := self._reached([name])) is None:
                 raise MixtureError(
-                    f"stop='all': source {name!r} is never used up, for its weight is 0 before; "
-                    f"give it more, or give steps="
+                    f"stop='all': source {name!r} is never used up, because its weight becomes "
+                    f"0 first; give it a weight, or give steps="
                 )
             ends.append(end)
         return max(ends)

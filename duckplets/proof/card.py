@@ -24,7 +24,7 @@ def write_card(corpus: Corpus, sampler: Sampler, file: Path, against: Path | Non
             newest version that share an n-gram of 13 words with its texts.
 
     Raises:
-        SamplerError: It is a run over token shards.
+        SamplerError: The run is over token shards.
         SourceError: There is no such evaluation set, or no text of it has 13 words.
     """
     certificate = sampler.certificate()

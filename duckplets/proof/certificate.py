@@ -175,12 +175,12 @@ def certificate(
 
     Args:
         sampler: The run.
-        saved: Where it stands.
+        saved: The saved position of the run.
         progress: Called with samples done and their number; True or False for a bar on stderr or
             none. Default: a bar if stderr is a terminal.
 
     Raises:
-        SamplerError: It is a run over token shards.
+        SamplerError: The run is over token shards.
     """
     database, settings = sampler.database, sampler.settings
     if database is None:

@@ -57,7 +57,7 @@ def drawn(
         ``column``, the one of the batch that has it; by position.
 
     Raises:
-        SamplerError: It is a run over token shards.
+        SamplerError: The run is over token shards.
     """
     if (database := sampler.database) is None:
         raise SamplerError("drawn: a run over token shards has texts of other files")
@@ -189,7 +189,7 @@ def _candidates(candidates: Candidates, chunks: Integers) -> Flags:
 
 
 def _found(sampler: Sampler, plan: Plan, of_texts: tuple[Integers, Words]) -> pa.Table:
-    """Return the rows of a plan that have one of some texts."""
+    """Return the rows of a plan whose samples have one of the texts."""
     numbers, hashes = of_texts
     names = sampler.reader.fetcher.slots
     drawn = plan.hashes[: len(plan.chunks)].T

@@ -400,7 +400,7 @@ def _count(records: Mapping[str, Any], name: str, version: str) -> int:
 
 
 def _renumbered(value: Any, pins: Mapping[int, Any]) -> Any:
-    """Return JSON values with the minings that were made again in place of the former."""
+    """Return JSON values that name the new minings instead of the former ones."""
     if isinstance(value, list | tuple):
         return [_renumbered(each, pins) for each in value]
     if not isinstance(value, Mapping):

@@ -137,7 +137,7 @@ class DataIndex:
         index. A larger sample contains the smaller samples of its seed.
 
         Args:
-            size: Entries of the whole index.
+            size: Number of entries of the new index.
             mode: ``first``, or ``sample`` for a random sample.
             seed: Any integer; another seed gives another sample.
 

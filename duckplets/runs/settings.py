@@ -80,7 +80,7 @@ class Join:
         )
 
     def without(self, sources: Collection[str]) -> Join:
-        """Return it without some of its new sources."""
+        """Return the join without some of its new sources."""
         remaining = [name for name in self.sources if name not in sources]
         return replace(
             self,

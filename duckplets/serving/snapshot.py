@@ -83,12 +83,12 @@ class SnapshotManifest:
         _folder(folder).sweep()
 
     def is_of(self, database: Database) -> bool:
-        """Return whether it matches a corpus's history and settings at its version."""
+        """Return whether the snapshot has the history and settings of a corpus at its version."""
         state = CorpusState.of(database, self.version)
         return bool(state == (self.history, self.settings))
 
     def serves(self, database: Database, version: int, contents: Contents) -> bool:
-        """Return whether it has all of a version of a corpus."""
+        """Return whether the snapshot has all contents of a version of a corpus."""
         return self.version >= version and contents in self.segments and self.is_of(database)
 
     @property
@@ -146,7 +146,7 @@ class Snapshot:
                 now = SnapshotManifest.read(self.folder)
                 is_same = now and now.settings == self.manifest.settings
                 if now is None or not is_same or now.version < self.manifest.version:
-                    return "the snapshot was made anew meanwhile"
+                    return "another process made the snapshot again"
                 entry = write_bundle(self.folder, objects) | {"version": version}
                 now.bundles.append(entry)
                 now.write(self.folder)
@@ -184,7 +184,7 @@ def serve(
             f"name a folder that has the room with snapshot="
         ) from error
     notes.append(
-        f"the snapshot {shown(path)} was brought up to date ({found.manifest.size:,} bytes), from "
+        f"the snapshot {shown(path)} was updated ({found.manifest.size:,} bytes), from "
         f"which later runs open at once; it may be deleted"
     )
     return found, notes

@@ -125,7 +125,7 @@ def source_of(
         raise SourceError(f"{place!r} is not a path")
     if PurePath(path).suffix.lower() in DATA_SETS and format is None:
         raise SourceError(
-            f"{path} describes sources: call corpus.ingest({path!r}) for it alone, or say format="
+            f"{path} describes sources: call corpus.ingest({path!r}) for it alone, or give format="
         )
     return source_at(path, format_of(path, format, is_text="pattern" in arguments), arguments)
 
@@ -181,7 +181,7 @@ def _of_folder(place: str) -> str:
         return TEXT
     if len({READERS[form].reader for form in found}) > 1:
         raise SourceError(
-            f"{place} holds files of several formats: say format= (--format): one of "
+            f"{place} holds files of several formats: give format= (--format): one of "
             f"{', '.join(sorted(found))}"
         )
     return min(found)
@@ -229,8 +229,8 @@ def format_of(place: str, wanted: str | None = None, *, is_text: bool = False) -
         suffix = paths.inner_suffix(path)
         if suffix not in OF_SUFFIX:
             raise SourceError(
-                f"{path}: its format cannot be told from {suffix or 'a name without suffix'!r}; "
-                f"say format= (--format): one of {', '.join(FORMATS)}"
+                f"{path}: its format is not clear from {suffix or 'a name without suffix'!r}; "
+                f"give format= (--format): one of {', '.join(FORMATS)}"
             )
         formats.add(OF_SUFFIX[suffix])
     if len(formats) > 1:

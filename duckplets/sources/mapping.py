@@ -47,7 +47,7 @@ class Mapped:
     section per element."""
     context: Columns = None
     """Columns with further texts; a list gives one section per element. All are required, except
-    columns with ``?`` behind the name (``"examples?"``)."""
+    columns with ``?`` after the name (``"examples?"``)."""
     negative: Columns = None
     """Columns with ready negatives of the anchor, or lists of them: sections of role
     ``rejected``; a row may have none."""

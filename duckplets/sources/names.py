@@ -129,7 +129,7 @@ def check_optional(
     """Refuse ``?`` on a name that is not a further context."""
     if is_optional(name, column) and name not in mapping.part("context"):
         raise SourceError(
-            f"{unknown(name, columns, where)} (a ? behind a name marks an optional column of "
+            f"{unknown(name, columns, where)} (a ? after a name marks an optional column of "
             f"context=)"
         )
 
@@ -254,7 +254,7 @@ class Names:
             there = self._lists[0]
             return SourceError(
                 f"{self.where}: no column {shown(repr(name))}; if the rows are the list {there!r} "
-                f"say rows={there!r}"
+                f"give rows={there!r}"
             )
         if name not in self._paths:
             return unknown(name, self.seen, self.where)

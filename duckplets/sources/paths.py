@@ -47,8 +47,8 @@ _PACKED_STARTS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 LFS = "a Git LFS pointer, and no data: run git lfs pull"
 _OTHER_STARTS = {
     b"version https://git-lfs.github.com/spec/": LFS,
-    b"PAR1": "a Parquet file: say format='parquet' (--format parquet)",
-    b"ARROW1": "an Arrow file: say format='arrow' (--format arrow)",
+    b"PAR1": "a Parquet file: give format='parquet' (--format parquet)",
+    b"ARROW1": "an Arrow file: give format='arrow' (--format arrow)",
     b"PK\x03\x04": "a zip archive or an Excel workbook: unpack it, or save it as CSV",
     b"\xd0\xcf\x11\xe0": "an old Office document: save it as CSV",
     b"BZh": "packed by bzip2: unpack it",

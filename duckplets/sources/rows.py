@@ -152,7 +152,7 @@ def cursor_of(cursor: Any, where: str, at: Any = object) -> dict[str, Any]:
         wrong = misfit(cursor["at"], at)
     if wrong:
         raise SourceError(
-            f"{where}: the place where its unfinished ingest stopped is none: {wrong}; it is "
+            f"{where}: the saved position of its unfinished ingest is wrong: {wrong}; it is "
             f"damaged, or was made by another version; discard it with restart=True (--restart)"
         )
     return {"at": None, "of": None} | dict(cursor)

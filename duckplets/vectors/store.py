@@ -358,8 +358,8 @@ def refuse_other(found: VectorSet, wanted: VectorSet) -> None:
     ]
     if different:
         raise VectorError(
-            f"vectors {found.name!r} are of another maker: {'; '.join(different)}. Give another "
-            f"name=, or remove them first with corpus.remove(vectors={found.name!r})"
+            f"vectors {found.name!r} were made in another way: {'; '.join(different)}. Give "
+            f"another name=, or remove them first with corpus.remove(vectors={found.name!r})"
         )
 
 

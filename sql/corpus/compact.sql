@@ -35,7 +35,7 @@ FROM stored_sections AS sections
 WHERE record_key IN (SELECT record_key FROM kept_records)
 
 -- name: keep_indexes
--- Note the indexes to keep: those without a section that goes. One that has one is stale.
+-- Note the indexes to keep: indexes of kept sections only. The others are stale.
 CREATE OR REPLACE TEMP TABLE kept_indexes AS
 SELECT index_key
 FROM text_indexes
@@ -82,49 +82,49 @@ WHERE
     AND id_hash IN (SELECT anchor FROM labels UNION ALL SELECT document FROM labels)
 
 -- name: of_records
--- The rows of a table that are of kept records, or of none.
+-- The rows of a table that belong to kept records, or to no record.
 -- Parameters: $table.
 SELECT *
 FROM query_table($table)
 WHERE record_key IS NULL OR record_key IN (SELECT record_key FROM kept_records)
 
 -- name: of_sections
--- The rows of a table that are of kept sections.
+-- The rows of a table that belong to kept sections.
 -- Parameters: $table.
 SELECT *
 FROM query_table($table)
 WHERE section_key IN (SELECT section_key FROM kept_sections)
 
 -- name: of_indexes
--- The rows of a table that are of kept indexes.
+-- The rows of a table that belong to kept indexes.
 -- Parameters: $table.
 SELECT *
 FROM query_table($table)
 WHERE index_key IN (SELECT index_key FROM kept_indexes)
 
 -- name: of_sources
--- The rows of a table that are of kept sources.
+-- The rows of a table that belong to kept sources.
 -- Parameters: $table.
 SELECT *
 FROM query_table($table)
 WHERE source_id IN (SELECT source_id FROM kept_sources)
 
 -- name: of_names
--- The rows of a table that are of kept sources, by their names.
+-- The rows of a table that belong to kept sources, by their names.
 -- Parameters: $table.
 SELECT *
 FROM query_table($table)
 WHERE source IN (SELECT name FROM kept_sources)
 
 -- name: last_keys
--- The last key given out of each kind; of indexes, the last of their sequence.
+-- The last used key of each kind; for indexes, the last key of their sequence.
 SELECT
     (SELECT greatest(max(source_id), last_key('source')) FROM sources) AS source,
     (SELECT coalesce(last_value, 0) FROM duckdb_sequences() WHERE sequence_name = 'text_index_keys')
         AS index
 
 -- name: set_keys
--- Keep the last keys given out.
+-- Keep the last used keys.
 -- Parameters: $value (JSON).
 DELETE FROM settings
 WHERE name = 'keys';

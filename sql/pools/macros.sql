@@ -73,7 +73,7 @@ ORDER BY unused.added_version, unused.id_hash, unused.record_key, unused.chunk_k
 SELECT * FROM of_recipe WHERE list_contains($sources, of_source)
 
 -- name: either
--- Two such statements.
+-- Two such statements, joined.
 SELECT * FROM (of_recipe)
 UNION ALL
 SELECT * FROM (of_others)

@@ -22,7 +22,7 @@ WHERE records.id_hash IN (SELECT id_hash FROM asked)
 ORDER BY ALL
 
 -- name: sources
--- How the sources of a version were read; of gates the last settings, as JSON.
+-- How the sources of a version were read, with the last settings of their gates, as JSON.
 -- Parameters: $version.
 -- Rows: by name.
 SELECT
@@ -43,7 +43,7 @@ WHERE sources.added_version <= $version
 ORDER BY sources.name
 
 -- name: versions
--- The verbs that made each version up to one.
+-- The verb that made each version, up to one version.
 -- Parameters: $version.
 -- Rows: in their order.
 SELECT version, what, source
@@ -63,7 +63,7 @@ FROM labels
 WHERE added_version <= $version
 
 -- name: pass_over
--- A version that is not made again, so that later ones keep their numbers.
+-- Add a version in place of one that is not made again, so later ones keep their numbers.
 -- Parameters: $version, $what.
 INSERT INTO corpus_versions
 VALUES ($version, now()::TIMESTAMP, $what, NULL, NULL)

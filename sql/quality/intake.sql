@@ -15,7 +15,7 @@ ORDER BY acquisitions.acquisition_id DESC
 LIMIT 1
 
 -- name: totals
--- The records and bytes that gates have accepted of a source so far, published or not.
+-- The records and bytes of a source that gates have accepted so far, published or not.
 -- Parameters: $name, $unpublished.
 SELECT
     coalesce(sum(acquisitions.accepted), 0)::BIGINT AS accepted,

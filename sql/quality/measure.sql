@@ -111,7 +111,7 @@ ended AS (
                 list_filter(
                     filled,
                     lambda line: regexp_matches(line, $least_words) AND CASE
-                        -- Few lines are split, and fewer at all white space, for a split is slow.
+                        -- A split is slow, so most lines are not split, and few at all white space.
                         WHEN length(line) <= $longest_word THEN true
                         WHEN list_max(list_transform(
                             string_split(line, ' '), lambda word: length(word)

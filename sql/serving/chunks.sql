@@ -4,7 +4,7 @@ SELECT count(*) AS chunks, coalesce(sum(length), 0)::BIGINT AS characters
 FROM chunks
 
 -- name: last
--- The last section of a published record: keys above it may be given out again.
+-- The last section of a published record: keys above it may be used again.
 -- Parameters: $unpublished.
 SELECT coalesce(max(section_key), 0)
 FROM stored_sections AS sections

@@ -7,15 +7,15 @@ SELECT
 FROM conversations
 
 -- name: last
--- The last published record: keys above it may be given out again.
+-- The last published record: keys above it may be used again.
 -- Parameters: $unpublished.
 SELECT coalesce(max(record_key), 0)
 FROM records
 WHERE removed_version IS DISTINCT FROM $unpublished
 
 -- name: count
--- How many conversations there are of a range of records, as sections and as chunks, and the
--- characters of all.
+-- How many conversations a range of records has, as sections and as chunks, and the characters of
+-- all.
 -- Parameters: $low, $high (record keys, both included).
 SELECT
     count(*) AS sections, count(*) AS chunks,

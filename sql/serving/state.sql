@@ -1,5 +1,5 @@
 -- The state that a snapshot must have; it costs the same at any size.
--- Parameters: $version (of the corpus; history is that up to it).
+-- Parameters: $version (of the corpus; the history ends there).
 SELECT
     (
         SELECT coalesce(

@@ -187,7 +187,7 @@ WRONG_INPUT = [
     ("ingest n.duckdb none.csv --text t", "none.csv does not exist"),
     ("ingest n.duckdb no*.csv --text t", "no*.csv matches no file"),
     ("ingest n.duckdb text.txt --text t", "text.txt is text: text= is for"),
-    ("ingest n.duckdb * --text t", "say format="),
+    ("ingest n.duckdb * --text t", "give format="),
     ("ingest n.duckdb x.* --text t", "several formats: csv, jsonl"),
     ("ingest n.duckdb x.csv x.jsonl --text t", "--name x"),
     ("ingest n.duckdb folder --anchor t", "anchor= is for files with columns"),

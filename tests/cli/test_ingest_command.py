@@ -62,7 +62,7 @@ def test_a_source_that_fails_ends_the_call_and_those_before_are_stored():
     said = error("ingest", "c.duckdb", "none.csv", "good.csv", "--anchor", "q")
     assert said == "error: none.csv does not exist\n"
     for wrong, what in (
-        ("odd.bin", "its format cannot be told from '.bin'"),
+        ("odd.bin", "its format is not clear from '.bin'"),
         ("no*.json", "no*.json matches no file"),
     ):
         assert what in error("ingest", "c.duckdb", "good.csv", wrong, "--anchor", "q")

@@ -105,13 +105,13 @@ def test_no_file_is_made_where_a_wal_lies(tmp_path):
     wal = tmp_path / "c.duckdb.wal"
     wal.write_bytes(b"what was committed")
     with pytest.raises(
-        dp.errors.MigrationError, match=r"c\.duckdb\.wal is: .* delete this one too"
+        dp.errors.MigrationError, match=r"c\.duckdb\.wal exists.* delete the \.wal too"
     ):
         dp.Corpus(path)
     wal.unlink()
     with dp.Corpus(toy(path)) as corpus, corpus.sampler(batch_size=4) as sampler:
         (tmp_path / "c.state.duckdb.wal").write_bytes(b"what was saved")
-        with pytest.raises(dp.DuckpletsError, match=r"c\.state\.duckdb\.wal is: "):
+        with pytest.raises(dp.DuckpletsError, match=r"c\.state\.duckdb\.wal exists, with"):
             sampler.save()
         (tmp_path / "c.state.duckdb.wal").unlink()
         assert sampler.save().exists()

@@ -265,7 +265,9 @@ def test_names_that_differ_in_case_alone_are_refused(tmp_path):
                 bring(corpus, refused)
         with pytest.raises(dp.RecipeError, match="SQL ignores case"):
             bring(corpus, TITLES, other)
-        with pytest.raises(dp.RecipeError, match=r"sources 'third' and 'own' have different recipes.*role.*and") as error:
+        with pytest.raises(
+            dp.RecipeError, match=r"'third' and 'own' have different.*role.*and"
+        ) as error:
             bring(corpus, dp.TripletRecipe("titles", ANCHOR, CONTEXT, CONTEXT))
         assert len(str(error.value)) <= 240
         bring(corpus, dp.TripletRecipe("titles", ANCHOR, CONTEXT, ANCHOR, weight=2))

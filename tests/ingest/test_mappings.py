@@ -216,7 +216,7 @@ REFUSED = [
     ("none*.csv", {}, "matches no file"),
     ("faq.zip", {"format": "csv"}, "unpack others"),
     ("faq.[cp]*", {}, "several formats"),
-    ("faq.data", {}, "say format= (--format): one of csv"),
+    ("faq.data", {}, "give format= (--format): one of csv"),
     ("faq.csv", {"format": "cvs"}, "format='cvs' (did you mean 'csv'?)"),
     ("faq.csv", {"anchr": "q"}, "takes no anchr= (did you mean 'anchor'?)"),
     ("faq.csv", {"by_heading": True}, "is csv: by_heading= is for files of text"),

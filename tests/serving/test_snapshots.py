@@ -116,7 +116,7 @@ def test_a_large_corpus_gets_one_by_itself_wherever_it_is_wanted(
         monkeypatch.setattr(snapshot, "LARGE", 100)
         for folder in (elsewhere, None):
             with corpus.sampler(options=dp.Options(snapshot=folder)) as sampler:
-                assert "was brought up to date" in " ".join(sampler.notes)
+                assert "was updated" in " ".join(sampler.notes)
                 sampler.save()
             assert beside.exists() is (folder is None)
             with corpus.sampler(options=dp.Options(snapshot=folder)) as sampler:

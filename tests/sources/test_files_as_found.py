@@ -30,8 +30,8 @@ READ = {
     "two gzips": ("f.csv.gz", gzip.compress(b"q,a\nb,c\n") + gzip.compress("d,é\n".encode())),
 }
 REFUSED = {
-    "Parquet": ("f.csv", b"PAR1", "f.csv is a Parquet file: say format='parquet'"),
-    "Arrow": ("f.jsonl", b"ARROW1\0\0", "f.jsonl is an Arrow file: say format='arrow'"),
+    "Parquet": ("f.csv", b"PAR1", "f.csv is a Parquet file: give format='parquet'"),
+    "Arrow": ("f.jsonl", b"ARROW1\0\0", "f.jsonl is an Arrow file: give format='arrow'"),
     "Excel": ("f.csv", b"PK\x03\x04more", "an Excel workbook: unpack it, or save it as CSV"),
     "bzip2": ("f.json", b"BZh91AY", "is packed by bzip2: unpack it"),
     "pointer": ("f.jsonl", LFS, "is a Git LFS pointer, and no data: run git lfs pull"),
@@ -102,7 +102,7 @@ def test_a_folder_of_several_formats_is_asked_about(tmp_path, reader):
     (tmp_path / "b.CSV.gz").write_bytes(gzip.compress(b"t\ny\n"))
     assert len(read(source_of(tmp_path, text="t"), reader)) == 2
     (tmp_path / "c.jsonl").write_text('{"t": "z"}\n')
-    with pytest.raises(SourceError, match=r"several formats: say format= .*csv, jsonl"):
+    with pytest.raises(SourceError, match=r"several formats: give format= .*csv, jsonl"):
         source_of(tmp_path, text="t")
     assert len(read(source_of(tmp_path, format="json", text="t"), reader)) == 1
     assert source_of(tmp_path, pattern="*.csv").kind == "text"
@@ -138,7 +138,7 @@ def test_rows_are_found_within_a_document(tmp_path, reader):
         for wrong in ("dat", "version", "data.title", "data.paragraphs.context"):
             with pytest.raises(SourceError, match=f"no list at rows='{wrong}'; its keys are: ver"):
                 read(dp.sources.JsonSource(path, rows=wrong, text="t"), reader)
-        with pytest.raises(SourceError, match="say rows='data'"):
+        with pytest.raises(SourceError, match="give rows='data'"):
             read(dp.sources.JsonSource(path, text="title"), reader)
     (tmp_path / "cut.json").write_text('{"data": [{"t": "x"}')
     with pytest.raises(SourceError, match="unexpected end of the file"):

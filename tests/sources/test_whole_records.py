@@ -386,7 +386,7 @@ def test_what_is_no_word_or_cannot_be_one_is_refused(tmp_path):
     source = dp.sources.ParquetSource(
         tmp_path / "l.parquet", anchor="q", positive="l", null_values="NULL"
     )
-    refused = pytest.raises(SourceError, match="'l' has lists, and null_values= words")
+    refused = pytest.raises(SourceError, match="'l' has lists, and null_values= is set")
     with dp.Corpus(tmp_path / "c.duckdb") as corpus, refused:
         corpus.ingest(source, progress=False, options=dp.IngestOptions(in_place=True))
 

@@ -101,7 +101,7 @@ class CsvSource(Files):
         before: set[str] = set()
         for place, name in enumerate(names):
             if not name.isprintable() and ("\0" in name or escaped(name) != name):
-                advice = "is it UTF-16? say encoding='utf-16-le'" if "\0" in name else ENCODED
+                advice = "is it UTF-16? give encoding='utf-16-le'" if "\0" in name else ENCODED
                 raise SourceError(
                     f"{file}: the header is not UTF-8 text: {shown(names, 80)}; {advice}"
                 )
@@ -335,7 +335,7 @@ class _CsvRows:
         if "unexpected end of data" in str(error):
             raise SourceError(
                 f"{self._row()}: a quote is opened and never closed: close it in line "
-                f"{self._ended + 1:,}, or where quotes are plain text, say quote=None"
+                f"{self._ended + 1:,}, or where quotes are plain text, give quote=None"
             ) from error
         if "field limit" in str(error):
             stray = "a field is larger (is a quote opened there and never closed?)"

@@ -192,7 +192,7 @@ class TextFileSource:
         found = found or listed(self.folder, self.pattern)
         if not found.files and not found.unread:
             wanted = " or ".join(map(repr, patterns(self.pattern)))
-            more = f"; it has {found.others_shown()}: say pattern=" if found.others else ""
+            more = f"; it has {found.others_shown()}: give pattern=" if found.others else ""
             raise SourceError(f"{folder} has no file that matches {wanted}{more}")
         counts = Counter[str]() if part is None else part.counts
         reading = _FolderReading(self, found, limits_of(reader), counts)

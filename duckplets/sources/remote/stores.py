@@ -242,7 +242,7 @@ def arrivals(
         folder = Path(tempfile.mkdtemp(prefix="duckplets-"))
     except OSError as error:
         raise SourceError(
-            f"no folder can be made for files that are brought here: {error.strerror or error}; "
+            f"no folder can be made for downloaded files: {error.strerror or error}; "
             f"give one as TMPDIR"
         ) from error
 
