@@ -9,7 +9,8 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "design.md"
 
 # In the order to read them in. A folder's line is the first of its docstring.
-USERS_MEET = "testing torch mcp index metrics plugins reports errors __init__"  # above all rooms
+# Modules above all rooms.
+USERS_MEET = "testing torch mcp index metrics plugins reports errors __init__ __main__"
 ROOMS = (
     "corpus sources ingest text quality conditions recipes pools order samples runs serving search "
     "mining vectors records export tokens proof report adapters advise cli engine artifacts db "

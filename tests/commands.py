@@ -65,7 +65,7 @@ def usage(*arguments: str | Path) -> str:
 
 def process(*arguments: str | Path, **streams: Any) -> AbstractContextManager[Popen[str]]:
     """Start the real thing."""
-    return programs.python("-m", "duckplets.cli", *arguments, **streams)
+    return programs.python("-m", "duckplets", *arguments, **streams)
 
 
 def finish(running: Popen[str]) -> tuple[int, str, str]:

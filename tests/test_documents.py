@@ -49,7 +49,7 @@ def surroundings(tmp_path):
     folder = tmp_path / "bin"
     folder.mkdir()
     command = folder / "duckplets"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m duckplets.cli "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m duckplets "$@"\n')
     command.chmod(0o755)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for package in re.findall(r"^pip install ([\w-]+)", readme, re.MULTILINE):

@@ -71,15 +71,16 @@ def opening(
         config (FILE.toml): A file with settings of the run. `duckplets forecast CORPUS --write
             FILE.toml` writes one with every key and its meaning.
         changes (--set KEY=VALUE): Set a key of that file, such as --set remainder=drop. With
-            --resume also tag=NAME (a checkpoint), version=newest (add newer
-            text; each recipe then begins a new epoch), and allow_drift=KEY,….
+            --resume also tag=NAME (a checkpoint), version=newest (add newer text: each recipe
+            begins a new epoch at the saved position), and allow_drift=KEY,….
         resume: Continue at the saved position of the run.
         recipes (NAME,…|FILE.toml): Names of recipes, or files of recipes.
         mixture (SOURCE=WEIGHT,…|proportional|equal|FILE.toml): Weight of each source; a source
             without one is excluded. proportional: each anchor once an epoch. equal: the same
             weight for all sources. A file may have phases. With --resume it changes the next steps.
             [default: declared weights, otherwise proportional]
-        negatives: Number of distinct negatives of each triplet. [default: 1]
+        negatives: Number of distinct negatives of each triplet. Several are the columns negative_1,
+            negative_2, …. [default: 1]
         by (bm25|random|bm25=SHARE,random=SHARE,…): Kind of negatives for recipes that set none.
             [default: mined if they exist, otherwise random]
         no_duplicates (true|negatives|group|meta['KEY']|…): Values that must be unique in a batch.

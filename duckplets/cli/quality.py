@@ -26,7 +26,7 @@ def quality(
     --apply makes a new version. It removes records that fail, and adds rejected rows that pass.
 
     Args:
-        why (RECORD): Explain the result of one row: its record id, or SOURCE:ROW.
+        why (RECORD): Explain the result of one row: SOURCE/ID or SOURCE:ROW.
         against (SOURCE|VERSION): Compare every metric with a source or a version.
         apply (PRESET|FILE): Apply other thresholds to all rows, without reading sources again.
 

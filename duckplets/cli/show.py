@@ -47,7 +47,7 @@ def show(
         why (RECORD|TEXT): Show each candidate of an anchor, and why it is used or not.
         recipes: Show the stored recipes and the defaults of sources.
         run: Show the next samples of a saved run.
-        limit: Show at most N records. [default: 10]
+        limit: Show at most N records or candidates. [default: 10 records, every candidate]
 
     Example:
         duckplets show faq.duckdb faq --limit 3
@@ -61,8 +61,8 @@ def show(
     views |= {"--samples or --run": drawn}
     if len(wanted := [name for name, is_wanted in views.items() if is_wanted]) > 1:
         raise typer.BadParameter(f"{wanted[0]} and {wanted[1]}: give one of them")
-    if wanted and limit is not None:
-        raise typer.BadParameter(f"--limit is for records: remove it, or {wanted[0]}")
+    if (recipes or drawn) and limit is not None:
+        raise typer.BadParameter(f"--limit is for records and negatives: remove {wanted[0]}")
     if (recipes or drawn) and source is not None:
         raise typer.BadParameter(f"SOURCE is for records and negatives: remove {wanted[0]}")
     if samples == 0:
@@ -71,7 +71,8 @@ def show(
         if recipes:
             _show_recipes(opened, json=json)
         elif negatives or why is not None:
-            output.show_rows(opened.negatives(why, source=source).to_pylist(), json=json)
+            found = opened.negatives(why, source=source).slice(0, limit)
+            output.show_rows(found.to_pylist(), json=json)
         elif drawn:
             _show_samples(_batches(opened, run, samples or 3), samples or 3, json=json)
         else:

@@ -92,7 +92,8 @@ def _out_of_memory(message: str) -> str:
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a DuckDB message; the rest quotes the statement."""
+    """Return the first line of a DuckDB message and its suggestion, without the statement."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    message = " ".join(lines[:1])
+    hints = [line for line in lines[1:2] if line.startswith(("Candidate bindings", "Did you mean"))]
+    message = " ".join(lines[:1] + hints)
     return message[:600] if message else "DuckDB gave no reason"

@@ -166,8 +166,8 @@ def _as_known(
     else:
         raise SourceError(
             f"source {name!r} is known with another mapping: {written(stored)}; now it is "
-            f"{written(now)}. Reading it so would add its rows a second time: remap=True replaces "
-            f"its records, and another name= makes it a source of its own"
+            f"{written(now)}. Reading it so would add its rows a second time: remap=True "
+            f"(--remap) replaces its records, and another name= (--name) makes a second source"
         )
     return source, tuple(notes)
 

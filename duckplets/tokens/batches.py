@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from duckplets.base.arrays import Integers32
 from duckplets.base.sanitize import counted
-from duckplets.samples.batch import Batch
+from duckplets.samples.batch import Batch, Tranche
 from duckplets.tokens.rows import Gathered
 
 ARRAYS = ("input_ids", "attention_mask", "position_ids", "document_ids")
@@ -30,7 +30,7 @@ class TokenBatch(Batch):
 
     __slots__ = ("_arrays", "_begins", "_lengths", "_sources")
 
-    _origin = None
+    _tranche = Tranche({}, 0, 0)  # rows of shards have no file of texts
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ def test_a_set_is_tied_to_the_state_of_its_model(corpus):
         break
 
     model.max_seq_length = 16
-    with pytest.raises(dp.errors.VectorError, match=r"max_tokens \(there: 256, given: 16\)"):
+    with pytest.raises(dp.errors.VectorError, match=r"max_tokens \(stored: 256, given: 16\)"):
         corpus.embed(model)
     model.max_seq_length = 256
     with torch.no_grad():

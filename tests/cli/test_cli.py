@@ -312,6 +312,7 @@ def test_rows_of_a_query_are_a_table_or_json_lines(toy):
     assert [row["record_id"] for row in rows] == [row["record_id"] for row in expected[:2]]
     assert ok("sql", toy, "SELECT 1 AS a, 'x' AS b").splitlines() == ["a  b", "1  x"]
     assert "one SELECT" in error("sql", toy, "DROP TABLE records")
+    assert 'Candidate bindings: "source_id"' in error("sql", toy, "SELECT source FROM records")
 
 
 # ---- looking

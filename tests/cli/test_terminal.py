@@ -244,7 +244,7 @@ def test_a_folder_that_may_not_be_written_is_named(monkeypatch):
 
 
 def shell(line, **options):
-    duckplets = shlex.join([sys.executable, "-m", "duckplets.cli"])
+    duckplets = shlex.join([sys.executable, "-m", "duckplets"])
     return ran("sh", "-c", f"exec {duckplets} {line}", **options)
 
 

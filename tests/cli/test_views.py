@@ -31,9 +31,10 @@ def test_options_of_one_view_are_not_of_another(looked_at):
         ("status", looked_at, "--run", "default"),
         ("status", looked_at, "--html", "x.html", "--json"),
         ("show", looked_at, "--recipes", "--run", "x"),
-        ("show", looked_at, "--negatives", "--limit", "3"),
+        ("show", looked_at, "--samples", "1", "--limit", "3"),
         ("show", looked_at, "--why", "x", "--samples", "3"),
     ):
         assert "--" in usage(*words)
     found = json.loads(ok("show", looked_at, "toy", "--negatives", "--json"))
     assert {row["source"] for row in found} == {"toy"}
+    assert json.loads(ok("show", looked_at, "--negatives", "--limit", "1", "--json")) == found[:1]

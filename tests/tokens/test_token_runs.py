@@ -111,6 +111,13 @@ def test_source_bucket_and_row_name_one_row(shards, pack):
     assert "bucket" not in next(shards.sampler(seq_length=24))
 
 
+def test_a_batch_reads_by_row_as_it_does_by_column(shards):
+    batch = next(shards.sampler(seq_length=24, batch_size=8))
+    rows = batch.to_pylist()
+    assert [row["input_ids"] for row in rows] == batch["input_ids"].tolist()
+    assert (rows[0], rows[:3]) == (batch[0], batch[:3])
+
+
 def test_record_ids_are_those_of_the_texts_of_a_row(shards):
     run = shards.sampler(seq_length=40, batch_size=16)
     batch, served = next(run), run.served(0, 16).to_pylist()

@@ -1,5 +1,0 @@
-"""``python -m duckplets.cli``: the command line without the installed script."""
-
-from duckplets.cli import main
-
-main()
