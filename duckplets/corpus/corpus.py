@@ -149,7 +149,7 @@ class Corpus:
                     migrate.migrate(self.database, "corpus")
                     macros.check(self.database)
                     self.database.following = macros.following
-                    is_any = files.beside(path, files.CANDIDATES).is_dir()
+                    is_any = files.next_to(path, files.CANDIDATES).is_dir()
                     if is_any or self.database.run("mining/store/is_any_shown")[0][0]:
                         from duckplets.mining.views import show
 

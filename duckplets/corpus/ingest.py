@@ -373,8 +373,8 @@ def _candidates(corpus: CorpusFile, source: str, table: pa.Table) -> str:
         report = add_negatives(corpus, table, name=USUAL, source=source, progress=False)
     except DuckpletsError as error:
         return f"look: {rows} not kept: {error}"
-    told = ", ".join(f"{n:,} {reason}" for reason, n in report.counts.items() if n)
-    return f"{rows} given: {told}"
+    reasons = ", ".join(f"{n:,} {reason}" for reason, n in report.counts.items() if n)
+    return f"{rows} given: {reasons}"
 
 
 def _note(several: Sequence[QualityGates | None]) -> Callable[[], str] | None:

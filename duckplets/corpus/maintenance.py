@@ -136,7 +136,7 @@ def prepare(
             if clean and folder.exists():
                 snapshot.clean(database, None)
             snapshot.prepare(database, version, chunking, progress=progress, engine=by)
-        kept, left_out = _pools(corpus)
+        drawable, left_out = _pools(corpus)
         if clean:
             runs = [run for path in files for run in states.runs(path)]
             snapshot.clean(database, {version for run in runs for version in run.versions})
@@ -154,7 +154,7 @@ def prepare(
         version=version,
         sections=sum(segment["sections"] for segment in made.manifest.segments["chunks"]),
         chunks=sum(segment["chunks"] for segment in made.manifest.segments["chunks"]),
-        splits=tuple(kept),
+        splits=tuple(drawable),
         left_out=left_out,
         bytes=made.manifest.size,
         freed=sum(before[path] for path in before.keys() - _sizes(folder).keys()) if clean else 0,
@@ -170,12 +170,12 @@ def _sizes(folder: Path) -> dict[Path, int]:
 
 def _pools(corpus: CorpusFile) -> tuple[list[str], dict[str, str]]:
     """Store the pools of a default run over each split."""
-    kept, left_out = [], {}
+    named, left_out = list[str](), dict[str, str]()
     if splits.current_splits(corpus.database) is not None:
         for split in splits.SPLITS:
             try:
                 sampler(corpus, split=split).close()
-                kept.append(split)
+                named.append(split)
             except DuckpletsError as error:
                 left_out[split] = str(error)
-    return kept, left_out
+    return named, left_out

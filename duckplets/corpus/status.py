@@ -100,7 +100,7 @@ def _collections(database: Database) -> list[dict[str, Any]]:
 
 def _snapshot(database: Database) -> dict[str, Any] | None:
     """Describe the snapshot, importing its reader only if there is one."""
-    if not files.beside(Path(str(database.path)), files.SNAPSHOT).exists():
+    if not files.next_to(Path(str(database.path)), files.SNAPSHOT).exists():
         return None
     from duckplets.corpus.snapshots import overview
 
@@ -109,7 +109,7 @@ def _snapshot(database: Database) -> dict[str, Any] | None:
 
 def _vectors(path: Path) -> list[dict[str, Any]]:
     """Describe the vector sets, importing their reader only if there are any."""
-    if not files.beside(path, files.VECTORS).exists():
+    if not files.next_to(path, files.VECTORS).exists():
         return []
     from duckplets.vectors.store import overview
 
@@ -163,8 +163,8 @@ def _bytes(database: Database) -> dict[str, int]:
     """Return the sizes of the corpus with its texts, roughly its indexes, and its candidates."""
     path = Path(str(database.path))
     of = {what: int(size) for what, size in database.run("corpus/status/bytes")}
-    texts = files.beside(path, files.TEXTS).glob("texts-*")
-    candidates = files.beside(path, files.CANDIDATES).glob("part-*")
+    texts = files.next_to(path, files.TEXTS).glob("texts-*")
+    candidates = files.next_to(path, files.CANDIDATES).glob("part-*")
     return {
         "corpus": sum(file.stat().st_size for file in (path, *texts)),
         "indexes": of.get("indexes", 0),

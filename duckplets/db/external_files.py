@@ -59,7 +59,7 @@ def folder_of(corpus: Path) -> str:
 
 def texts_of(corpus: Path) -> str:
     """Return the folder of a corpus's own texts, as statements name it."""
-    return os.path.join(folder_of(corpus), files.beside(corpus, files.TEXTS).name, "")
+    return os.path.join(folder_of(corpus), files.next_to(corpus, files.TEXTS).name, "")
 
 
 def located(path: str, corpus: Path) -> str:
@@ -86,18 +86,18 @@ def _changes(rows: Iterable[tuple[Any, ...]], corpus: Path) -> Iterator[tuple[st
     for path, size, modified, footer in rows:
         place = located(path, corpus)
         why = change(place, FileState(size, modified, footer))
-        told = _told_of_own if modified == ANY_TIME else _told
-        yield place, told(place, why, corpus) if why else ""
+        message = _own_message if modified == ANY_TIME else _message
+        yield place, message(place, why, corpus) if why else ""
 
 
-def _told_of_own(path: str, why: str, corpus: Path) -> str:
+def _own_message(path: str, why: str, corpus: Path) -> str:
     return (
         f"{shown(path)} {why}, and has texts of {shown(corpus.name)}: the folder belongs to the "
         f"corpus, so move or copy both, and put it back as it was"
     )
 
 
-def _told(path: str, why: str, corpus: Path) -> str:
+def _message(path: str, why: str, corpus: Path) -> str:
     return (
         f"{shown(path)} {why}, and texts of {shown(corpus.name)} were left in it. Put it back as "
         f"it was, or read it anew: duckplets ingest {shown(corpus.name)} FILE … --in-place "
@@ -112,7 +112,7 @@ def seal(connection: duckdb.DuckDBPyConnection, corpus: Path, allowed: Collectio
         return True
     folders = []
     for folder in (
-        files.beside(corpus, ending).absolute() for ending in (files.CANDIDATES, files.TEXTS)
+        files.next_to(corpus, ending).absolute() for ending in (files.CANDIDATES, files.TEXTS)
     ):
         files.refuse_links(folder)
         if not any(path.startswith(f"{folder}/") for path in CHANGED):

@@ -149,7 +149,7 @@ def sweep(path: Path) -> None:
             atomic.sweep(path.with_name(path.name.removesuffix(".duckdb") + ending))
 
 
-def beside(corpus: Path, ending: str) -> Path:
+def next_to(corpus: Path, ending: str) -> Path:
     """Return the path of a companion of a corpus or folder, beside the target of a link."""
     if corpus.is_symlink() or corpus.name in ("", ".."):
         corpus = Path(os.path.realpath(corpus))

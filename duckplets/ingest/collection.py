@@ -178,7 +178,7 @@ class _Publishing:
         self._held: Storing | None = None  # the documents, unpublished
         self._of_documents: IngestReport | None = None
         self._counts, self._place = Counts(), 0
-        self._told: dict[str, Any] = {}
+        self._reported: dict[str, Any] = {}
 
     # -- before the records ------------------------------------------------------------------------
 
@@ -356,7 +356,7 @@ class _Publishing:
             "look: in validation or test and with the text of one of train: {}": leaks,
             "moved to the split that their labels now have: {}": moved,
         }
-        self._told = {
+        self._reported = {
             "by_label": {f"{v:g}": n for v, n in database.run("ingest/collection/by_label")},
             "by_split": dict(database.run("ingest/collection/by_split", source)),
             "withdrawn": withdrawn,
@@ -376,7 +376,7 @@ class _Publishing:
             failed=failed,
             seconds=seconds,
             version=queries.version,
-            **counts.told(),
+            **counts.report(),
         )
         each = [part for part in (self._of_documents, queries, labels) if part is not None]
         sums = {
@@ -391,7 +391,7 @@ class _Publishing:
             documents=self._of_documents,
             queries=queries,
             labels=labels,
-            **self._told,
+            **self._reported,
         )
 
 

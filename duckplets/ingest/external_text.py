@@ -253,7 +253,7 @@ class Placing:
         """Return the bytes of the corpus file."""
         return Path(str(self._database.path)).stat().st_size
 
-    def told(self, added: int, before: int) -> list[str]:
+    def notes(self, added: int, before: int) -> list[str]:
         """Return in words what texts take in place, and the records without them."""
         grown = self.corpus_size() - before
         if added < _WORTH_TELLING or grown <= 0:

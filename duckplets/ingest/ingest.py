@@ -129,7 +129,7 @@ def _ingested(
             rows = reading.rows()
             report = _stored(database, prepared, rows, started, work, along, end)
             if placing is not None:
-                report.notes.extend(placing.told(report.added, before))
+                report.notes.extend(placing.notes(report.added, before))
             return report
     except NothingNew:
         return _nothing_new(database, prepared, started)

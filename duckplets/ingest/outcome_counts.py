@@ -68,7 +68,7 @@ class Counts:
             if name in rows.schema.names and (count := pc.sum(rows[name]).as_py()):
                 self.dropped_sections[reason] += count
 
-    def told(self) -> dict[str, Any]:
+    def report(self) -> dict[str, Any]:
         """Return the report's attributes that are the same here, reasons in order."""
         counters = {n: dict(sorted((+getattr(self, n)).items())) for n in _COUNTERS}
         examples = dict(sorted(self.examples.items()))

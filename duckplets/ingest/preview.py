@@ -19,7 +19,7 @@ from duckplets.errors import SourceError
 from duckplets.sources import Mark
 from duckplets.sources.custom import adapted
 from duckplets.sources.limits import FileReader, Limits
-from duckplets.sources.mapping import OnError, check_on_error, described, overriding, told
+from duckplets.sources.mapping import OnError, check_on_error, described, note_of, overriding
 from duckplets.text.characters import bytes_of
 from duckplets.text.chunking import Chunking
 from duckplets.text.words import with_long_runs
@@ -107,7 +107,7 @@ def preview(
                 if len(rows) >= _LOOKED_AT:
                     break
     reading = described(read)
-    notes = [note for note in (told(reading) if reading is not None else "",) if note]
+    notes = [note for note in (note_of(reading) if reading is not None else "",) if note]
     looks = (note for note in opened.notes() if note.startswith(_LOOK))
     texts = [s["text"] for row in rows if row["skip"] is None for s in row["sections"] or []]
     flags = [*_flags(rows), *_of_runs(pa.array(texts, pa.string()), Chunking().max_tokens)]

@@ -111,7 +111,7 @@ class Reading:
         """
         opened: Any = next(self.items if self._is_begun else self._source)
         self.begin()
-        rows: Rows = replace(opened, batches=self.items, notes=self._told)
+        rows: Rows = replace(opened, batches=self.items, notes=self._all_notes)
         return rows
 
     def begin(self) -> None:
@@ -124,7 +124,7 @@ class Reading:
         """End the reading."""
         self.items.close()
 
-    def _told(self) -> list[str]:
+    def _all_notes(self) -> list[str]:
         self.close()  # a limit may end a source that is still being read
         rows = self._rows or self._again.rows
         return [*(rows.notes() if rows else ()), *self._again.notes, *self._notes]
@@ -263,7 +263,7 @@ class _Parts:
             for cut, found in results:
                 if isinstance(found, Read):
                     part = found.part
-                    yield from _numbered(found, row, cut.told())
+                    yield from _numbered(found, row, cut.report())
                     row += part.rows
                     self._part.counts.update(part.counts)
                 else:

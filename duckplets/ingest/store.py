@@ -36,7 +36,7 @@ from duckplets.ingest.stored_ids import StoredIds
 from duckplets.ingest.text_files import TextFiles
 from duckplets.recipes.store import provided
 from duckplets.sources import Rows
-from duckplets.sources.mapping import described, told
+from duckplets.sources.mapping import described, note_of
 from duckplets.sources.rows import ADVICE
 
 SAME = "duplicate id, same content"
@@ -242,7 +242,7 @@ class Storing:
             removed=removed,
             notes=self._notes(version),
             spanning=spanning,
-            **counts.told(),
+            **counts.report(),
         )
         kind = "ingest" if self.refusal is None else "quarantine"
         commit_version(self.database, version, kind, name, asdict(report))
@@ -308,7 +308,7 @@ class Storing:
 
     def _notes(self, version: int) -> list[str]:
         reading = described(self.prepared.source)
-        said = [*self.prepared.notes, told(reading) if reading is not None else ""]
+        said = [*self.prepared.notes, note_of(reading) if reading is not None else ""]
         if self.counts.quarantined:
             said.append(self._quarantined())
         said += self._advice()

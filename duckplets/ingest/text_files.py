@@ -50,7 +50,7 @@ _KIND = re.compile(r"texts-[0-9a-f]{32}\.parquet")
 
 def folder_of(database: Database) -> Path:
     """Return the folder of the texts of a corpus."""
-    return files.beside(Path(str(database.path)), files.TEXTS)
+    return files.next_to(Path(str(database.path)), files.TEXTS)
 
 
 class _TextFile:
@@ -242,7 +242,7 @@ def rewrite(database: Database, keys: list[int]) -> int:
 
 def compact(new: Database, corpus: Path) -> None:
     """Write files again that have texts without sections, for the new file of a corpus."""
-    folder = files.beside(corpus, files.TEXTS)
+    folder = files.next_to(corpus, files.TEXTS)
     for key, name in _own(new):
         rows = new.table("ingest/text_files/rows", {"file_key": key})["file_row"].to_numpy()
         with _opened(folder / name, corpus) as old:

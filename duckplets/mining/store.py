@@ -336,7 +336,7 @@ def folder_of(database: Database) -> ArtifactFolder:
 
 def folder_at(corpus: Path) -> ArtifactFolder:
     """Return the folder of the candidates of the corpus at a path, which may not exist."""
-    path = files.beside(corpus, files.CANDIDATES).absolute()
+    path = files.next_to(corpus, files.CANDIDATES).absolute()
     return ArtifactFolder(path, "mined candidates", r"mining-[0-9]{6,}\.json", _FORMAT)
 
 

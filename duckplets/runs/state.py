@@ -170,7 +170,7 @@ def state_path(corpus: Path, path: str | Path | None = None) -> Path:
     Raises:
         SamplerError: It is the corpus itself.
     """
-    default = files.beside(corpus, files.STATE)
+    default = files.next_to(corpus, files.STATE)
     if path is not None and Path(path).resolve() == corpus.resolve():
         raise SamplerError(
             f"state={str(path)!r} is the corpus itself; by default a run is saved next to it, in "

@@ -39,10 +39,10 @@ MANIFEST, VECTORS = "manifest.json", "vectors"
 
 def folder_of(path: Path) -> Path:
     """Return the folder of a corpus's snapshot."""
-    return files.beside(path, files.SNAPSHOT)
+    return files.next_to(path, files.SNAPSHOT)
 
 
-def _beside(database: Database) -> Path:
+def _folder_of(database: Database) -> Path:
     return folder_of(Path(str(database.path)))
 
 
@@ -165,7 +165,7 @@ def serve(
 ) -> tuple[Snapshot | None, list[str]]:
     """Return the snapshot a run is served from, and notes; None if it is served from memory."""
     external_files.check(database)
-    path, notes = folder or _beside(database), []
+    path, notes = folder or _folder_of(database), []
     try:
         if (found := opened(database, version, contents, path)) is not None:
             return found, []
@@ -203,7 +203,7 @@ def opened(
     database: Database, version: int, contents: Contents = "chunks", folder: Path | None = None
 ) -> Snapshot | None:
     """Open a corpus's snapshot for a version; None without a valid one."""
-    path = folder or _beside(database)
+    path = folder or _folder_of(database)
     for again in (True, False):
         manifest = SnapshotManifest.read(path)
         if manifest is None or not manifest.serves(database, version, contents):
@@ -220,7 +220,7 @@ def opened(
 def fingerprint(database: Database, version: int) -> list[int]:
     """Return the fingerprint of a version's records, from a snapshot if one has it."""
     with suppress(DamagedFileError):
-        manifest = SnapshotManifest.read(_beside(database))
+        manifest = SnapshotManifest.read(_folder_of(database))
         if manifest and manifest.version == version and manifest.is_of(database):
             return manifest.records
     return records.fingerprint(database, version)
@@ -250,7 +250,7 @@ def prepare(
     ``along`` has what an ingest laid out, which is the last segment if nothing else is new.
     """
     external_files.check(database)
-    path = folder or _beside(database)
+    path = folder or _folder_of(database)
     with _folder(path).locked():
         try:
             found, before = opened(database, version, contents, path), SnapshotManifest.read(path)
@@ -317,7 +317,7 @@ def _unchanged(stored: StoredTexts, before: SnapshotManifest) -> list[ManifestEn
 
 def clean(database: Database, pinned: Collection[int] | None) -> None:
     """Remove pools of versions other than the newest and the pinned ones; None: keep all."""
-    path = _beside(database)
+    path = _folder_of(database)
     with _folder(path).locked(), suppress(DamagedFileError):
         manifest = SnapshotManifest.read(path)
         if manifest is None:
@@ -333,7 +333,7 @@ def clean(database: Database, pinned: Collection[int] | None) -> None:
 
 def forget(database: Database) -> None:
     """Remove the snapshot: the next one is made of all texts."""
-    folder = _beside(database)
+    folder = _folder_of(database)
     if folder.exists():
         with _folder(folder).locked():
             (folder / MANIFEST).unlink(missing_ok=True)

@@ -404,7 +404,7 @@ def written(reading: Described | None) -> str:
     return shown(", ".join(pairs), 600)
 
 
-def told(reading: Described) -> str:
+def note_of(reading: Described) -> str:
     """Return a sentence on the texts of records."""
     if "titles" in reading:
         return ""  # the source's own notes name the anchors

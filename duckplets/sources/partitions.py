@@ -66,7 +66,7 @@ class Cut:
         groups = f", row groups {self.groups[0]} to {self.groups[-1]}" if self.groups else ""
         return f"{self.files[0]}{more}{groups}"
 
-    def told(self) -> dict[str, str]:
+    def report(self) -> dict[str, str]:
         """Return the user's names of files by their absolute names."""
         paths = (file for file in self.files if isinstance(file, Path))
         pairs = ((str(file.absolute()), str(file)) for file in paths)

@@ -155,8 +155,9 @@ class Chunking:
         chunking = from_plain(cls, settings, ChunkingError, "chunking")
         if stored is not None and stored != (now := _sha256(str(chunking.tokenizer))):
             raise ChunkingError(
-                f"tokenizer={chunking.tokenizer!r}: the file has changed, its SHA-256 is {now} "
-                f"and was {stored}; restore the old file, or chunk the corpus again"
+                f"tokenizer={chunking.tokenizer!r}: the file has changed, its SHA-256 begins with "
+                f"{now[:16]} and did with {stored[:16]}; restore the old file, or chunk the corpus "
+                f"again"
             )
         return chunking
 

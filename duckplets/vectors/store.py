@@ -112,7 +112,7 @@ class VectorStore:
     """Read and write the vector file of a corpus, ``NAME.vectors.duckdb``, which may be missing."""
 
     def __init__(self, corpus_path: Path) -> None:
-        self.path = files.beside(corpus_path, files.VECTORS)
+        self.path = files.next_to(corpus_path, files.VECTORS)
 
     # -- sets ---------------------------------------------------------------------------------
 
