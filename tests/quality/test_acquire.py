@@ -139,7 +139,7 @@ WRONG = [
     ({"size_mb": -1}, "size_mb=-1"),
     ({"source": [5]}, "int has no batches()"),
     ({"source": ["x.jsonl"]}, "x.jsonl does not exist"),
-    ({"name": "x"}, "name= and trust= are of one source"),
+    ({"name": "x"}, "name= and trust= are for one source"),
     ({"source": [Pages("p", []), Pages("p", [])]}, "two sources would be 'p': give them by"),
 ]
 

@@ -190,7 +190,7 @@ def test_wrong_evaluation_sets_are_refused(tmp_path):
         (tmp_path / "short.jsonl", {"text": "q"}, SourceError, "has 13 words, the longest has 3"),
         (tmp_path / "short.jsonl", {}, SourceError, "say which columns hold the text"),
         (tmp_path / "short.jsonl", {"text": "x"}, SourceError, "x"),
-        (tmp_path / "eval.xyz", {}, SourceError, "its format cannot be told"),
+        (tmp_path / "eval.xyz", {}, SourceError, "its format is not clear from"),
         (tmp_path / "texts", {"text": "q"}, SourceError, "text= is for files with columns"),
         ("test", {"text": "q"}, SourceError, "is in the corpus"),
         ("test", {"ngram": 0}, SamplerError, "ngram=0: give an integer from 1"),
