@@ -160,7 +160,7 @@ def _minings(plain: Any) -> Iterator[int]:
 
 
 def _choose(reader: Database, versions: Collection[int]) -> None:
-    """Write what is kept into temporary tables."""
+    """Write the retained keys into temporary tables."""
     given: dict[str, Any] = {"versions": sorted(versions), "unpublished": UNPUBLISHED}
     for statement in _KEEP:
         sql = query(statement)
@@ -168,7 +168,7 @@ def _choose(reader: Database, versions: Collection[int]) -> None:
 
 
 def _copy(reader: Database, new: Database, name: str, columns: Sequence[str]) -> int:
-    """Copy the kept rows of a table; return their number."""
+    """Copy the retained rows of a table; return their number."""
     found = (rule for column, rule in _OF_COLUMNS.items() if column in columns)
     rule = _OF_TABLES.get(name) or next(found, "corpus/compact/whole")
     return copy_rows(reader, new, name, rule, {"table": name})

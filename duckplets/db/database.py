@@ -278,6 +278,8 @@ class Database:
                     batch = reader.read_next_batch()
                 except StopIteration:
                     return
+                except OSError as error:  # PyArrow's class for an error of DuckDB's stream
+                    raise pa.ArrowInvalid(str(error)) from None
             yield batch
 
     def statement_type(self, sql: str) -> list[str]:

@@ -39,7 +39,7 @@ from duckplets.sources.formats.parquet_places import copied_bytes
 _ROWS = 20_000  # of a row group: PyArrow makes one page of so many
 _BYTES = 64_000_000  # of the same, but for a single longer text
 _FULL = 1_000_000_000  # bytes of a file, after which the next one begins
-_READ = 4_096  # sections that ``rewrite`` reads at a time
+_READ, _READ_BYTES = 4_096, 1 << 28  # sections that ``rewrite`` reads at a time, and their bytes
 _KEY, _TEXT = "section_key", "text"
 _SCHEMA = pa.schema(
     [pa.field(_KEY, pa.int64(), nullable=False), pa.field(_TEXT, pa.string(), nullable=False)]
@@ -226,8 +226,11 @@ def rewrite(database: Database, keys: list[int]) -> int:
     try:
         # The reader sees the state before the transaction. On one thread it keeps the order.
         with database.one_thread(), database.transaction(), closing(database.cursor()) as reader:
+            # A batch of Arrow has at most 2 GB of text.
+            longest = reader.run("ingest/text_files/longest", {"keys": keys})[0][0]
+            at_once = max(1, min(_READ, _READ_BYTES // max(1, longest or 0)))
             statement = query("ingest/text_files/texts")
-            for found in reader.stream(statement, {"keys": keys}, rows=_READ):
+            for found in reader.stream(statement, {"keys": keys}, rows=at_once):
                 place = texts.add(pa.Table.from_batches([found]))
                 places.append(pa.table({_KEY: found[_KEY], **place}))
             if places:

@@ -28,13 +28,8 @@ def write_card(corpus: Corpus, sampler: Sampler, file: Path, against: Path | Non
         SourceError: There is no such evaluation set, or no text of it has 13 words.
     """
     certificate = sampler.certificate()
-    lines = [
-        card(
-            corpus,
-            f"Run {certificate.run['run']}",
-            drawn_from(sampler, 0, sampler.position),
-        )
-    ]
+    contents = drawn_from(sampler, 0, sampler.position)
+    lines = [card(corpus, f"Run {certificate.run['run']}", contents)]
     roots = certificate.records["roots"].items()
     rows = [
         {"source": name, "version": version, **root}
@@ -43,7 +38,7 @@ def write_card(corpus: Corpus, sampler: Sampler, file: Path, against: Path | Non
     ]
     lines += ["## Records and their roots", "", *table(rows, len(rows))]
     digests = {**certificate.outside, "batches": certificate.links[-1] if certificate.links else ""}
-    rows = [{"of": name, "digest": digest} for name, digest in digests.items()]
+    rows = [{"part": name, "digest": digest} for name, digest in digests.items()]
     lines += ["", "## Digests", "", *table(rows, len(rows)), "", "## Contamination", ""]
     if against is None:
         lines.append("It was not measured: no evaluation set was given.")

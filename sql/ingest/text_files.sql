@@ -40,6 +40,14 @@ FROM sections
 WHERE
     section_key IN (SELECT section_key FROM stored_sections WHERE list_contains($keys, file_key))
 
+-- name: longest
+-- The bytes of the longest text that lies in some files.
+-- Parameters: $keys (of the files).
+SELECT max(strlen(text))
+FROM sections
+WHERE
+    section_key IN (SELECT section_key FROM stored_sections WHERE list_contains($keys, file_key))
+
 -- name: set_places
 -- Set the new places of texts (Arrow moved: section_key, file_key, file_row).
 UPDATE stored_sections

@@ -197,3 +197,12 @@ def test_ctrl_c_while_a_file_is_opened_is_ctrl_c(tmp_path, monkeypatch):
     monkeypatch.setattr("duckplets.db.external_files.seal", interrupted)
     with pytest.raises(KeyboardInterrupt):
         dp.Corpus(tmp_path / "c.duckdb")
+
+
+@thorough
+def test_a_batch_of_more_than_two_gigabytes_of_text_is_a_typed_error(tmp_path):
+    large = "SELECT repeat('x', 1_100_000) AS text FROM range(2048)"
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        with pytest.raises(dp.errors.QueryError, match="maximum total string size"):
+            next(corpus.database.stream(large, rows=2048))
+        assert next(corpus.database.stream(large, rows=100)).num_rows == 100

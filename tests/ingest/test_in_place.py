@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import duckplets as dp
 from duckplets.corpus import doctor
 from duckplets.db import external_files
+from duckplets.ingest import text_files
 from duckplets.ingest.external_text import Placing
 
 WORDS = ["river", "stone", "lamp", "garden", "bridge", "letter", "window", "élan", "水", "x\u0301"]
@@ -413,7 +414,9 @@ def test_what_the_corpus_takes_besides_is_measured_and_said(tmp_path):
     assert grown[0] == pytest.approx(grown[1], rel=0.3)
 
 
-def test_compressed_files_are_rewritten_once(tmp_path):
+@pytest.mark.parametrize("at_once", [1 << 28, 200], ids=["whole", "few bytes at a time"])
+def test_compressed_files_are_rewritten_once(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(text_files, "_READ_BYTES", at_once)
     files = [write(tmp_path / f"{i}.parquet", rows_of(i, 40, 40 * i)) for i in range(2)]
     plain = tmp_path / "plain.parquet"
     table_of_it = pa.Table.from_pylist(rows_of(2, 40, 80), SCHEMA).drop(["items", "other"])
