@@ -30,11 +30,16 @@ def text_column(values: Sequence[str | None]) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(data), buffers)
 
 
+def whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array; ``combine_chunks`` alone copies a single chunk, too."""
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+
+
 def numbers_of(vectors: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return the flat values of a fixed-size list column, including the values of nulls."""
-    if isinstance(vectors, pa.ChunkedArray):
-        is_single = vectors.num_chunks == 1
-        vectors = vectors.chunk(0) if is_single else vectors.combine_chunks()
+    vectors = whole(vectors)
     width = vectors.type.list_size
     return vectors.values.slice(vectors.offset * width, len(vectors) * width)
 

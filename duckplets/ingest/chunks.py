@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from duckplets.base.columns import whole
 from duckplets.base.documents import StoredJson
 from duckplets.base.sanitize import shown
 from duckplets.db.database import Database
@@ -26,7 +27,7 @@ from duckplets.db.writes import CorpusFile, changes
 from duckplets.errors import ChunkingError
 from duckplets.ingest import checkpoint
 from duckplets.text import chunkers
-from duckplets.text.accents import unaccented
+from duckplets.text.accents import odd_spaces, unaccented
 from duckplets.text.chunkers import Chunker
 from duckplets.text.chunking import MOST, Chunking
 from duckplets.text.preprocessors import REGISTRY, Preprocessor
@@ -254,7 +255,9 @@ def append_sections(
         for name, kind in _IN_NO_FILE.items():
             rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
     rows = rows.append_column("token_count", pa.array(tokens))
-    rows = rows.append_column("plain", unaccented(rows["text"].combine_chunks()))
+    plain = whole(rows["text"])
+    rows = rows.append_column("plain", unaccented(plain))
+    rows = rows.append_column("odd_spaces", odd_spaces(plain))
     with database.registered(new_sections=sliced(rows), new_chunks=sliced(chunks)):
         database.run("ingest/records/append_sections")
         database.run("ingest/chunks/append")
@@ -275,7 +278,7 @@ def _cut(
     sections: pa.Table, chunking: Chunking, first_key: int, place: Callable[[int], str]
 ) -> tuple[Any, pa.Table]:
     """Return the token count of every section, and the chunks with their texts."""
-    texts = sections["text"].combine_chunks()
+    texts = whole(sections["text"])
     if isinstance(chunking.chunker, Chunker):
         spans = chunkers.spans_of(texts, chunking.chunker, place)
         tokens, found = windows_of(texts, spans, chunking)

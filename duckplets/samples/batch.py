@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from duckplets.base.arrays import Integers
-from duckplets.base.columns import matrix_of, packed, unpacked
+from duckplets.base.columns import matrix_of, packed, unpacked, whole
 from duckplets.base.sanitize import counted, html_table, shown
 from duckplets.errors import DamagedFileError, ExtensionError
 from duckplets.serving.spans import TextSpans
@@ -154,7 +154,7 @@ class Batch:
         self, table: pa.Table, step: int, position: int, sources: tuple[str, ...] = ()
     ) -> None:
         self._names: list[str] = table.column_names
-        columns = {name: table[name].combine_chunks() for name in table.column_names}
+        columns = {name: whole(table[name]) for name in table.column_names}
         self._tranche = Tranche(columns, 0, table.num_rows)
         self._span: tuple[int, int] = (0, table.num_rows)
         self.step, self.position, self.sources = step, position, sources

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from duckplets.artifacts.arrays import ArrayWriter
 from duckplets.base.arrays import Floats
 from duckplets.base.atomic import aside_of, remove
-from duckplets.base.columns import byte_spans
+from duckplets.base.columns import byte_spans, whole
 from duckplets.db.database import Database
 from duckplets.serving import places
 from duckplets.serving.texts import ROLES, Layout, ManifestEntry, served
@@ -95,7 +95,7 @@ class LaidAlong:
             self._writer = self._opened.enter_context(ArrayWriter(self._folder, "texts"))
             self._layout = Layout(self._writer)
         for sections, chunks, trust in self._waiting:
-            text = sections["text"].combine_chunks().cast(pa.string())
+            text = whole(sections["text"]).cast(pa.string())
             rows = served(sections, chunks, self._chunking, trust)
             at = np.searchsorted(sections["section_key"].to_numpy(), rows["section_key"])
             spans = byte_spans(text, at, rows["start"], rows["length"])

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from duckplets.artifacts.arrays import ArrayFile, ArrayWriter, MappedFile
 from duckplets.artifacts.folder import FileEntry, damaged
 from duckplets.base.arrays import Bytes, Floats, Integers, Keys
-from duckplets.base.columns import byte_spans, column
+from duckplets.base.columns import byte_spans, column, whole
 from duckplets.base.sanitize import shown
 from duckplets.db import external_files
 from duckplets.db.database import Database
@@ -218,9 +218,9 @@ class Layout:
         Texts that are ``placed``, each in a file from a byte on, are not written.
         """
         every = np.arange(len(text))
-        whole = byte_spans(text, every, np.zeros_like(every), np.full_like(every, -1))
+        entire = byte_spans(text, every, np.zeros_like(every), np.full_like(every, -1))
         files, places = placed or (np.zeros_like(every), every)
-        starts, sizes = whole
+        starts, sizes = entire
         is_copied = files == 0
         copied = text if is_copied.all() else text.filter(column(is_copied))
         ends = self._made.append(_data_of(copied)) + np.cumsum(sizes * is_copied)
@@ -228,7 +228,7 @@ class Layout:
         at = np.searchsorted(sections["section_key"], chunks["section_key"])
         for table, columns, (starts, sizes), rows in (
             ("chunks", chunks, spans, at),
-            ("sections", sections, whole, every),
+            ("sections", sections, entire, every),
         ):
             values = {**columns, "span": starts + shift[rows], "bytes": sizes, "file": files[rows]}
             for name, array in self._columns[table].items():
@@ -316,7 +316,7 @@ class StoredTexts:
         parts = mapped(work.engine, spans_part, None, self._stretches(ranges), _part_of)
         for (texts, rows), spans in parts:
             placed = None if files is None else files.of_stored(texts)
-            laid.add(texts["text"].combine_chunks(), _arrays(texts), rows, spans, placed)
+            laid.add(whole(texts["text"]), _arrays(texts), rows, spans, placed)
             work.tell(laid.counts["sections"], sections)
         if laid.counts != {"chunks": chunks, "sections": sections}:
             raise StateMismatchError(_CHANGED)
@@ -436,7 +436,7 @@ def _part_of(stretch: tuple[pa.Table, Mapping[str, Array]]) -> Part:
     keys = texts["section_key"].to_numpy()
     rows = np.searchsorted(keys, chunks["section_key"])
     label = f"snapshot: sections {keys[0]} to {keys[-1]}"
-    return Part(label, (texts["text"].combine_chunks(), rows, chunks["start"], chunks["length"]))
+    return Part(label, (whole(texts["text"]), rows, chunks["start"], chunks["length"]))
 
 
 def spans_part(_: None, asked: tuple[pa.Array, Any, Any, Any]) -> tuple[Any, Any]:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from duckplets.base.columns import whole
 from duckplets.db.database import Database
 from duckplets.db.foreign import MORE_MEMORY
 from duckplets.db.queries import query
@@ -203,7 +204,7 @@ class RowBatches:
         except QueryError as error:
             raise refused(error, self._where, limits_of(self._reader)) from error
         columns = {
-            name: made[name].combine_chunks() if name in HASHED else taken[name]
+            name: whole(made[name]) if name in HASHED else taken[name]
             for name in (*ROW_SCHEMA.names, *self._extra(taken))
         }
         self._mapper.clear()
@@ -265,7 +266,7 @@ def refused(error: QueryError, where: str, limits: Limits) -> SourceError:
 
 def hashed(reader: Database, rows: pa.Table) -> pa.Table:
     """Return ``key`` and ``content_hash`` of mapped rows."""
-    texts = rows["sections"].combine_chunks().flatten().field("text")
+    texts = whole(rows["sections"]).flatten().field("text")
     is_long = texts.nbytes > _LONG * max(len(texts), 1)
     if is_long and all(
         rows[n].null_count == rows.num_rows for n in ("identity", "prefix", "label")
@@ -278,7 +279,7 @@ def hashed(reader: Database, rows: pa.Table) -> pa.Table:
 
 def _by_hashlib(rows: pa.Table) -> pa.Table:
     digests = [sha256(content).digest()[:8] for content in _contents(rows)]
-    keys = rows["id"].combine_chunks()
+    keys = whole(rows["id"])
     if keys.null_count:
         has_key = rows["has_key"].to_pylist()
         made = [d.hex() if k else None for d, k in zip(digests, has_key, strict=True)]
@@ -289,7 +290,7 @@ def _by_hashlib(rows: pa.Table) -> pa.Table:
 
 def _contents(rows: pa.Table) -> Iterator[bytes]:
     """Yield the serialised content of each row."""
-    lists = rows["sections"].combine_chunks()
+    lists = whole(rows["sections"])
     sections = lists.flatten()
     roles = sections.field("role").to_pylist()
     texts = sections.field("text").cast(pa.binary()).to_pylist()

@@ -18,7 +18,7 @@ GROUP BY sources.name, splits.split
 
 -- name: append_sections
 -- Append new_sections (Arrow), without the texts that lie in files. `plain` is the text without
--- accents, or NULL.
+-- accents, or NULL; `odd_spaces` tells whether its spaces are not single ones.
 INSERT INTO stored_sections BY NAME
 SELECT
     section_key, record_key, position, role, heading, token_count, file_key, file_row, item,
@@ -28,7 +28,13 @@ SELECT
     ) AS normalised_hash
 -- DuckDB evaluates an expression that occurs twice once, but not within a CASE.
 FROM (SELECT *, trimmed(spaced) AS trimmed FROM (
-    SELECT *, single_spaced(coalesce(plain, text)) AS spaced FROM new_sections
+    SELECT
+        *,
+        CASE
+            WHEN odd_spaces THEN single_spaced(coalesce(plain, text))
+            ELSE coalesce(plain, text)
+        END AS spaced
+    FROM new_sections
 ))
 
 -- name: remove_records

@@ -62,3 +62,28 @@ def test_few_texts_and_plain_ones_are_left_to_it():
     assert accents.unaccented(pa.array(["é"])).to_pylist() == [None]
     assert accents.unaccented(pa.array(["e"] * 2000)).null_count == 2000
     assert unicodedata.normalize("NFD", "é")[0] == "e"
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+@pytest.mark.parametrize("seed", range(often(20, less=2)))
+def test_texts_that_are_single_spaced_already_are_known(database, kind, seed, monkeypatch):
+    draw = random.Random(seed)
+    monkeypatch.setattr(accents, "_BLOCK", draw.choice([1, 7, 64, 1 << 18]))
+    words = ["a", "é", "中", "\t", "\n", "\v", "\f", "\r", "\u3000", "\x1c", "", "", "x" * 30]
+    texts = [
+        draw.choice(["", " "]).join(draw.choices(words, k=draw.randrange(6))) for _ in range(400)
+    ]
+    given = pa.array(texts, kind).slice(7)
+    odd = accents.odd_spaces(given).to_pylist()
+    with database.registered(given=pa.table({"text": given, "odd": odd})):
+        of = "SELECT text, odd, _internal.single_spaced(text) AS spaced FROM given"
+        rows = database.rows(of)
+    assert all(is_odd or text == spaced for text, is_odd, spaced in rows)
+    needless = sum(is_odd and text == spaced for text, is_odd, spaced in rows)
+    assert needless < len(rows) / 3
+    assert sum(not is_odd for _, is_odd, _ in rows) > len(rows) / 3
+
+
+def test_no_text_has_no_odd_spaces():
+    assert accents.odd_spaces(pa.array([], pa.string())).to_pylist() == []
+    assert accents.odd_spaces(pa.array(["", ""])).to_pylist() == [False, False]
