@@ -190,11 +190,10 @@ class Ours(Peer):
         with dp.Corpus(place / "corpus.duckdb") as corpus:
             corpus.split(train=1.0, validation=0.0, test=0.0)
             source = dp.sources.ParquetSource(file, anchor="title", positive="body", id="id")
-            corpus.ingest(source, name=file.stem, progress=False)
+            options = dp.IngestOptions(prepare=True)
+            corpus.ingest(source, name=file.stem, progress=False, options=options)
             records = corpus.sql("SELECT count(*) AS n FROM live_records")["n"][0].as_py()
         (place / "rows").write_text(str(records))
-        with dp.Corpus(place / "corpus.duckdb", read_only=True) as corpus:
-            corpus.prepare(progress=False)
 
     def other(self, place: Path, part: Part) -> Iterator[Columns]:
         import duckplets as dp
