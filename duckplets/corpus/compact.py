@@ -34,7 +34,7 @@ from duckplets.runs import state as states
 from duckplets.vectors.store import VectorStore
 
 _BYTES = 32_000_000  # rows copied at a time
-_ROWS = 8192
+_ROWS = 2048  # of a batch: Arrow holds 2 GB of text in one
 _MEMORY = "300MB"  # for the old file, which is only read
 
 # How to choose the rows of a table: by its name, else by the first of these columns it has.

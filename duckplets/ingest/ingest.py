@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from duckplets.base.atomic import aside_of, remove, sweep
-from duckplets.db.database import Database
+from duckplets.db.database import DEFAULT_MEMORY_LIMIT, Database
 from duckplets.engine.work import QUIET, Work
 from duckplets.errors import DuckpletsError
 from duckplets.ingest import checkpoint
@@ -124,7 +124,8 @@ def _ingested(
 
             def end(storing: Storing, since: float) -> IngestReport:
                 all_threads()  # splits are given by statements that gain from them
-                return last(storing, since)
+                with database.frugal(DEFAULT_MEMORY_LIMIT):  # and that hold what grows with rows
+                    return last(storing, since)
 
             rows = reading.rows()
             report = _stored(database, prepared, rows, started, work, along, end)

@@ -28,7 +28,6 @@ from duckplets.errors import SplitError
 SPLITS = ("train", "validation", "test")
 KeepTogether = Literal["group", "text"]
 
-_NONE = pa.table({"record_key": pa.array([], pa.int64()), "family": pa.array([], pa.int64())})
 _Ratio = Annotated[float, Bounds(0, 1)]
 _USUAL = {"train": 0.8, "validation": 0.1, "test": 0.1}
 
@@ -262,12 +261,11 @@ def assign_missing(database: Database, first_record_key: int) -> tuple[int, int,
         "validation": settings.train + settings.validation,
         "test": settings.test,
     }
-    by_text = settings.keep_together == "text"
-    values |= {"by_text": by_text, "first_record_key": 0 if by_text else first_record_key}
-    with database.registered(families=_families(database) if by_text else _NONE):
-        database.run("ingest/splits/assign", values)
-        if not by_text:
-            return 0, 0, 0
+    if settings.keep_together == "group":
+        database.run("ingest/splits/assign", values | first)
+        return 0, 0, 0
+    with database.registered(families=_families(database)):
+        database.run("ingest/splits/assign_families", values)
         families, records, largest = database.run("ingest/splits/families", first)[0]
     return int(families), int(records), int(largest)
 

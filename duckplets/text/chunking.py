@@ -66,8 +66,10 @@ class Chunking:
             ``max_tokens`` tokens when it is encoded alone: its end is cut if necessary.
         preprocessors: Functions that clean the text of a section first, in this order:
             ``Denoiser``, ``Normaliser``, or functions registered by ``register_preprocessor``.
-        denoise: Adds a ``Denoiser``: True, or a ``Denoiser`` with other settings.
-        normalise: Adds a ``Normaliser``: True or ``"text"``, ``"code"``, or a ``Normaliser``.
+        denoise: Adds a ``Denoiser``: True, or a ``Denoiser`` with other settings; False takes it
+            off.
+        normalise: Adds a ``Normaliser``: True or ``"text"``, ``"code"``, or a ``Normaliser``;
+            False takes it off.
     """
 
     max_tokens: Annotated[int, Bounds(1, MOST)] = 1024
@@ -79,10 +81,12 @@ class Chunking:
     position_weight: Literal["window", "start_ratio"] = "window"
     tokenizer: str | None = None
     preprocessors: tuple[AnyPreprocessor, ...] = ()
-    denoise: InitVar[bool | Denoiser] = False
-    normalise: InitVar[bool | str | Normaliser] = False
+    denoise: InitVar[bool | Denoiser | None] = None
+    normalise: InitVar[bool | str | Normaliser | None] = None
 
-    def __post_init__(self, denoise: bool | Denoiser, normalise: bool | str | Normaliser) -> None:
+    def __post_init__(
+        self, denoise: bool | Denoiser | None, normalise: bool | str | Normaliser | None
+    ) -> None:
         def set_to(name: str, value: Any) -> None:
             object.__setattr__(self, name, value)
 

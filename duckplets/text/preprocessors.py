@@ -76,11 +76,11 @@ def register_preprocessor(name: str, function: Cleaner, version: int | str = 1) 
 def with_cleaners(
     others: tuple[AnyPreprocessor, ...], denoise: Any, normalise: Any
 ) -> tuple[AnyPreprocessor, ...]:
-    """Return preprocessors with a denoiser or normaliser that replaces others of its kind."""
+    """Return preprocessors with cleaners in place of others of their kind; None changes none."""
     added: list[AnyPreprocessor] = []
-    if denoise is not False:
+    if denoise is not None and denoise is not False:
         added.append(Denoiser() if denoise is True else denoise)
-    if normalise is not False:
+    if normalise is not None and normalise is not False:
         is_named = normalise in (True, "text", "code")
         added.append(Normaliser(code=normalise == "code") if is_named else normalise)
     for cleaner in added:
@@ -89,7 +89,8 @@ def with_cleaners(
                 f"{cleaner!r} cleans no text: give denoise=True or a Denoiser, and normalise=True, "
                 f"'text', 'code' or a Normaliser"
             )
-    kinds = {type(cleaner) for cleaner in added}
+    off = {Denoiser: denoise is False, Normaliser: normalise is False}
+    kinds = {type(cleaner) for cleaner in added} | {kind for kind, is_off in off.items() if is_off}
     return (*(other for other in others if type(other) not in kinds), *added)
 
 

@@ -45,17 +45,41 @@ FROM all_ties
 WHERE tie IN (SELECT tie FROM all_ties GROUP BY tie HAVING min(record_key) < max(record_key))
 
 -- name: assign
--- Give every record without a split the split of its family. A family in several splits gives the
--- split of its least key. For a new family the first 8 bytes of MD5(seed 0x1f key) decide, as a
--- fraction of 2^64, against the ratios. The table families (Arrow: record_key, family) has the
--- records that more than a group connects.
--- Parameters: $seed, $train, $validation (train + validation), $test, $by_text (whether equal texts
--- make families), $first_record_key (records from it on).
+-- Give every record without a split the split that its group, or else its id, decides: the first 8
+-- bytes of MD5(seed 0x1f key), as a fraction of 2^64, against the ratios.
+-- Parameters: $seed, $train, $validation (train + validation), $test, $first_record_key (records
+-- from it on).
+INSERT INTO splits (record_key, split)
+SELECT
+    record_key,
+    CASE
+        WHEN u < $train THEN 'train'
+        WHEN u < $validation OR $test = 0 THEN 'validation'
+        ELSE 'test'
+    END AS split
+FROM (
+    SELECT
+        record_key,
+        ('0x' || left(md5($seed || chr(31) || coalesce(group_key, record_id)), 16))::UBIGINT
+        / 18446744073709551616.0 AS u
+    FROM records
+    WHERE
+        record_key >= $first_record_key
+        AND source_id NOT IN (SELECT documents_id FROM sources WHERE documents_id IS NOT NULL)
+        AND record_key NOT IN (SELECT record_key FROM splits WHERE record_key >= $first_record_key)
+)
+ORDER BY record_key
+
+-- name: assign_families
+-- The same where equal texts make families: give every record without a split the split of its
+-- family. A family in several splits gives the split of its least key. For a new one its group, its
+-- text or its id decides. The table families (Arrow: record_key, family) has the records that texts
+-- or groups connect.
+-- Parameters: $seed, $train, $validation (train + validation), $test.
 INSERT INTO splits (record_key, split)
 WITH texts AS (
     SELECT record_key, min(normalised_hash) AS text_hash
     FROM leading_sections
-    WHERE $by_text
     GROUP BY record_key
 ),
 members AS (
@@ -67,8 +91,7 @@ members AS (
     LEFT JOIN texts ON texts.record_key = records.record_key
     LEFT JOIN splits ON splits.record_key = records.record_key
     WHERE
-        records.record_key >= $first_record_key
-        AND records.source_id NOT IN (SELECT documents_id FROM sources WHERE documents_id IS NOT NULL)
+        records.source_id NOT IN (SELECT documents_id FROM sources WHERE documents_id IS NOT NULL)
 ),
 chosen AS (
     SELECT

@@ -223,3 +223,9 @@ def test_a_corpus_is_normalised_or_denoised_and_keeps_what_came_and_its_settings
         assert corpus.status()["cleaned"]["sections changed"] == 1
         assert corpus.chunk(denoise=dp.plugins.Denoiser(strip_markdown=False)) == 2
         assert "| a | b |" in texts()[1]
+        assert corpus.chunk(normalise=True) == 2
+        assert corpus.chunk(denoise=False) == 2  # the normaliser stays
+        assert texts() == ["Hello, world.", noise]
+        assert corpus.chunk(denoise=False) == 0
+        assert corpus.chunk(normalise=False) == 2
+        assert texts() == ["Hello , world .", noise]
