@@ -59,17 +59,16 @@ their number takes the negative from any row. A loader that streams takes the ne
 This is cheaper, and no random draw. A loader with both ways was measured both ways. A shuffle buffer
 mixes a row only with rows that are read near it. So it is fast; no figure here shows how little it
 mixes. Private memory is the peak. The first batch counts from the start of the process, imports
-included. "Made" is the time to write the format of a loader. For duckplets it is ingest and snapshot.
-Others used the machine at the same time, so it is a rough figure.
+included. "Made" is the time to write the format of a loader. For duckplets it is an ingest with its
+snapshot and its pool (`prepare=True`). Other users of the machine can make it longer.
 
 {size}
 
 {large}
 
-Three runs of the script measured ten million rows, one after another, each loader in one of them. The
-JSON has the load before each measurement. The "made" of duckplets includes a second `prepare`: the first
-one ran out of memory before it made a pool, and this fault is corrected. By default lancedb sorts in
-100 MB, and refuses to shuffle this number of rows. So `LANCEDB_PERM_BUILDER_MEMORY_LIMIT` is 1 GB.
+One run of the script measured ten million rows. The JSON has the load before each measurement. By
+default lancedb sorts in 100 MB, and refuses to shuffle this number of rows. So
+`LANCEDB_PERM_BUILDER_MEMORY_LIMIT` is 1 GB.
 """
 
 SIZE = """### {records:,} rows, {text_mb:,.0f} MB of text

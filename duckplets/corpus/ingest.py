@@ -328,8 +328,8 @@ def _prepared(corpus: CorpusFile, options: IngestOptions, along: LaidAlong | Non
             return notes
         why = getattr(error, "strerror", None) or str(error)
         return [f"look: no snapshot was made: {shown(why, 400)}; the first run makes it"]
-    if options.prepare:
-        prepare(corpus, progress=False)
+    if options.prepare and (why := prepare(corpus, progress=False).left_out.get("train")):
+        notes.append(f"look: no pool of split train was made: {shown(why, 400)}")
     size = f"{made.manifest.size:,} bytes"
     of = made.manifest.segments["chunks"]
     what = "serves texts from their files" if any(s["files"] for s in of) else "has all texts"

@@ -557,6 +557,8 @@ def _stage(recipes: frozenset[Recipe]) -> str:
     selected = [f"slot.{name}" for name in sorted(needed)]
     selected += [f"section_facts.{name}" for name in sorted(names)]
     texts = {} if names else {"\nLEFT JOIN section_facts USING (section_key)": ""}
+    if "text" in needed:
+        texts["chunks_without_text"] = "chunks_of"
     return assembled([], "pools/lists/stage", {"slot_columns": selected}, texts)[0]
 
 

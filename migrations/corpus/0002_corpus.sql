@@ -1089,10 +1089,10 @@ COMMENT ON COLUMN rejected_texts.text IS 'Its sections but rejected replies, joi
 -- The columns for selectors and conditions, and for the guards of mining.
 -- A family is a number: the key of the record, or a number below 0 from the name of its group. A
 -- writing is a window or its whole section, normalised. Chunks that share one are written alike.
-CREATE MACRO chunks_of(of_source, of_split := 'train', at_version := NULL) AS TABLE
+CREATE MACRO _internal.chunks_without_text(of_source, of_split, at_version) AS TABLE
 SELECT
     chunks.chunk_key, chunks.record_key, chunks.section_key, chunks.text_hash, chunks.kind,
-    chunks.window_index, sections.position, sections.role, sections.heading, sections.text,
+    chunks.window_index, sections.position, sections.role, sections.heading,
     sections.token_count, records.record_id, records.date, records.group_key, records.taxonomy,
     records.meta, records.trust, records.created_at, records.updated_at, records.label,
     sources.name AS source, records.added_version, records.id_hash,
@@ -1100,7 +1100,7 @@ SELECT
     sections.normalised_hash AS question,
     [chunks.text_hash, xor(sections.normalised_hash, 1)] AS writings
 FROM chunks
-JOIN sections ON sections.section_key = chunks.section_key
+JOIN _internal.stored_sections AS sections ON sections.section_key = chunks.section_key
 JOIN records ON records.record_key = chunks.record_key
 JOIN splits ON splits.record_key = chunks.record_key
 JOIN sources ON sources.source_id = records.source_id
@@ -1109,6 +1109,18 @@ WHERE
     AND _internal.is_live(
         records.added_version, records.removed_version, coalesce(at_version, 9223372036854775807)
     );
+COMMENT ON MACRO TABLE _internal.chunks_without_text IS
+    'The rows of chunks_of without their texts, which may lie in files';
+
+CREATE MACRO chunks_of(of_source, of_split := 'train', at_version := NULL) AS TABLE
+SELECT
+    slot.chunk_key, slot.record_key, slot.section_key, slot.text_hash, slot.kind,
+    slot.window_index, slot.position, slot.role, slot.heading, sections.text,
+    slot.token_count, slot.record_id, slot.date, slot.group_key, slot.taxonomy,
+    slot.meta, slot.trust, slot.created_at, slot.updated_at, slot.label,
+    slot.source, slot.added_version, slot.id_hash, slot.family, slot.question, slot.writings
+FROM _internal.chunks_without_text(of_source, of_split, at_version) AS slot
+JOIN sections ON sections.section_key = slot.section_key;
 COMMENT ON MACRO TABLE chunks_of IS
     'Chunks of a source (NULL: all) in a split at a version (NULL: the newest), with all that conditions see, the family (number of a group or record), the question (hash of the normalised section) and the writings (chunks that share one are written alike)';
 

@@ -4,7 +4,7 @@
 -- Parameters: $split, $version.
 CREATE TEMP TABLE staged_chunks AS
 SELECT slot.chunk_key, slot_columns, TRUE AS drawn
-FROM chunks_of(NULL, $split, $version) AS slot
+FROM chunks_without_text(NULL, $split, $version) AS slot
 LEFT JOIN section_facts USING (section_key)
 
 -- name: facts
@@ -42,7 +42,7 @@ FROM (
         sum(if(size > $long, size, 0)) OVER (ORDER BY section_key) // $most AS portion
     FROM (
         SELECT chunks.section_key, max(chunks.start + chunks.length) AS size
-        FROM chunks_of(NULL, $split, $version) AS slot
+        FROM chunks_without_text(NULL, $split, $version) AS slot
         JOIN chunks USING (chunk_key)
         WHERE list_contains(coalesce($sources::VARCHAR[], [slot.source]), slot.source)
         GROUP BY chunks.section_key
@@ -51,16 +51,39 @@ FROM (
 GROUP BY portion
 ORDER BY low
 
+-- name: ranges
+-- Ranges of the sections of a source, with the keys of their records.
+-- Parameters: $source (NULL for all), $most (sections of a range).
+-- Rows: by low.
+WITH bounds AS (
+    SELECT min(record_key) AS "first", max(record_key) AS "last"
+    FROM records
+    JOIN sources ON sources.source_id = records.source_id
+    WHERE sources.name = coalesce($source, sources.name)
+)
+
+SELECT
+    min(section_key) AS low, max(section_key) AS high,
+    min(record_key) AS "first", max(record_key) AS "last"
+FROM stored_sections
+WHERE record_key BETWEEN (SELECT "first" FROM bounds) AND (SELECT "last" FROM bounds)
+GROUP BY section_key // $most
+ORDER BY low
+
 -- name: plain
--- The chunks of a source in a split, of anchors and contexts, with the columns of their lists.
--- Parameters: $split, $version, $source.
--- Rows: ordered by version and id hash of the record.
+-- The chunks of a source in a split, of anchors and contexts, with the columns of their lists. A
+-- range of them at a time: joined all at once, ten million records need more than the usual memory.
+-- Parameters: $split, $version, $source, $low, $high (section keys, both included), $first, $last
+-- (keys of their records).
+-- Rows: by record_key and chunk_key.
 SELECT
     record_key, chunk_key, text_hash, family, question, section_key, position,
-    role = 'anchor' AS is_anchor, added_version, id_hash
-FROM chunks_of($source, $split, $version)
-WHERE role IN ('anchor', 'context')
-ORDER BY added_version, id_hash, record_key, chunk_key
+    role = 'anchor' AS is_anchor, coalesce(label > 0, TRUE) AS answers, added_version, id_hash
+FROM chunks_without_text($source, $split, $version)
+WHERE
+    role IN ('anchor', 'context')
+    AND section_key BETWEEN $low AND $high AND record_key BETWEEN $first AND $last
+ORDER BY record_key, chunk_key
 
 -- name: text_anchors
 -- The chunks from which a sampler draws texts.

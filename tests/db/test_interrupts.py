@@ -20,6 +20,7 @@ def handler(*_):
 draw, came = random.Random(1), 0
 signal.signal(signal.SIGALRM, handler)
 with dp.Corpus(sys.argv[1]) as corpus:
+    corpus.status()  # imports that are interrupted leave half a module
     for _ in range(int(sys.argv[2])):
         try:
             try:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from prebuilt import empty_corpus
 
 import duckplets as dp
+from duckplets.ingest import store
 from duckplets.ingest.splits import connected
 
 GROUPS = [None, "family", "Ünïcode 漢", "x\0y", "two words", "s/r1"]
@@ -368,3 +369,21 @@ def test_a_split_says_which_shares_were_asked_for_and_which_came_out(corpus):
         assert said in str(report)
     corpus.close()
     assert cli("split", corpus.path, "--reassign").stderr.startswith("asked 80/10/10, got")
+
+
+def test_splits_of_an_ingest_are_given_with_the_usual_memory(tmp_path, monkeypatch):
+    limits = []
+    given = store.assign_missing
+
+    def noting(database, first):
+        limits.append(database.rows("SELECT current_setting('memory_limit')")[0][0])
+        return given(database, first)
+
+    monkeypatch.setattr(store, "assign_missing", noting)
+    asked = "SELECT current_setting('memory_limit')"
+    for limit in (None, "700MB"):
+        with dp.Corpus(tmp_path / f"{limit}.duckdb", memory_limit=limit) as corpus:
+            before = corpus.database.rows(asked)[0][0]
+            corpus.split()
+            corpus.ingest([{"id": "a", "text": "one"}], name="s", id="id", text="text")
+            assert corpus.database.rows(asked)[0][0] == before == limits.pop()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from corpora import ODD_MAPPING, odd_records
 from effort import often
 
 import duckplets as dp
-from duckplets.errors import EmptyPoolError
+from duckplets.errors import EmptyPoolError, SourceError
 from duckplets.pools import plain, read
 from duckplets.pools.compile import compile_pool
 from duckplets.recipes.recipes import default_recipes
@@ -40,10 +43,10 @@ def pool_of(corpus: dp.Corpus, compiled: Any) -> Any:
 ODD: dict[str, tuple[dict[str, Any], bool]] = {
     "usual": ({}, True),
     "bare": ({"body": None, "notes": []}, True),
-    "twin": ({"title": "title 1"}, False),
-    "case": ({"title": "TITLE  1"}, False),
-    "same": ({"body": "title 1"}, False),
-    "copied": ({"body": "the same body", "notes": ["the same body"]}, False),
+    "twin": ({"title": "title 1"}, True),
+    "case": ({"title": "TITLE  1"}, True),
+    "same": ({"body": "title 1"}, True),
+    "copied": ({"body": "the same body", "notes": ["the same body"]}, True),
     "grouped": ({}, False),
 }
 
@@ -95,3 +98,77 @@ def test_only_the_usual_pool_is_plain() -> None:
     assert not any(plain.is_plain(compile_pool(recipe, **where)) for recipe in others)
     for how in ({"labels": "binary"}, {"relabelled": True}, {"swaps": True}, {"documents": "d"}):
         assert not plain.is_plain(compile_pool(RECIPE, **where, **how))
+
+
+@pytest.mark.parametrize("seed", range(often(60, less=6)))
+def test_pools_of_texts_that_repeat_equal_pools_of_the_statement(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    draw = random.Random(seed)
+    words = ["river", "Tree", "tree ", "stone", "a stone", "A  stone", "long " * 9, "LONG " * 20]
+    few, many = words[: draw.randrange(2, len(words))], [f"text {n}" for n in range(60)]
+    monkeypatch.setattr(plain, "_AT_ONCE", draw.choice([3, 16, 1 << 20]))
+
+    def text(common: float) -> str | None:
+        return draw.choice(few if draw.random() < common else [*many, None])
+
+    def records(first: int, share: float) -> list[dict[str, Any]]:
+        return [
+            {
+                "id": f"{number}",
+                "title": text(share),
+                "body": text(share),
+                "notes": [text(share) for _ in range(draw.randrange(3))],
+                "valued": draw.choice([1, 1, 1, 0]),
+            }
+            for number in range(first, first + draw.randrange(2, 80))
+        ]
+
+    mapping: Any = {"id": "id", "anchor": "title", "context": ["body?", "notes?"]}
+    mapping |= {"on_error": "skip", "progress": False}
+    arithmetic = set()
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        corpus.chunk(dp.Chunking(max_tokens=12, overlap=(3,), summary_tokens=6))
+        for name, share in (("rare", 0.1), ("usual", 0.5), ("often", 0.9), ("judged", 0.5)):
+            label = {"label": "valued"} if name == "judged" else {}
+            with suppress(SourceError):
+                corpus.ingest(records(0, share), name=name, **mapping, **label)
+                corpus.ingest(
+                    records(40, share), name=name, on_conflict="replace", **mapping, **label
+                )
+        corpus.split(1.0, 0.0, 0.0)
+        for source in corpus.sources()["name"].to_pylist():
+            for version in {corpus.version, 1}:
+                for negatives in (1, draw.randrange(1, 30)):
+                    where = {"source": source, "split": "train", "version": version}
+                    pool = compile_pool(RECIPE, negatives=negatives, **where)
+                    monkeypatch.setattr(read, "_FEW", 8)
+                    one, is_plain = pool_of(corpus, pool)
+                    monkeypatch.setattr(read, "_FEW", 0)
+                    assert one == pool_of(corpus, pool)[0]
+                    arithmetic.add((source, is_plain))
+    assert {is_plain for _, is_plain in arithmetic} == {False, True}
+
+
+def test_a_pool_of_many_records_needs_little_memory_even_if_texts_repeat(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, path = 150_000, tmp_path / "c.duckdb"
+    titles = pa.array([f"title {number // 2}" for number in range(count)])
+    bodies = pa.array([f"body {number}" for number in range(count)])
+    table = pa.table({"id": bodies, "title": titles, "body": bodies})
+    source = dp.sources.MemorySource(table, id="id", anchor="title", positive="body")
+    with dp.Corpus(path) as corpus:
+        corpus.split(1.0, 0.0, 0.0)
+        corpus.ingest(source, name="s", progress=False)
+    monkeypatch.setattr(plain, "_AT_ONCE", 1 << 15)  # as a million is of ten
+    for pools, is_enough in ((read._FEW, True), (0, False)):
+        monkeypatch.setattr(read, "_FEW", pools)
+        with dp.Corpus(path, read_only=True, memory_limit="40MB") as corpus:
+            pool = compile_pool(RECIPE, source="s", split="train", version=1)
+            with read.PoolReader(corpus.database, [pool]) as reader:
+                if is_enough:
+                    assert len(reader.read(pool).anchors) == count
+                else:  # the statement compares all writings at once
+                    with pytest.raises(dp.errors.QueryError, match="memory_limit"):
+                        reader.read(pool)
