@@ -261,6 +261,10 @@ def test_a_statement_parses_and_its_header_is_right(statement):
     assert text == text.rstrip() + "\n"
     assert not text.rstrip().endswith(";")
     assert not re.search(r"\t|[ \t]+$", text, re.MULTILINE)
+    # The view joins the files that texts lie in, whether or not a text is read.
+    bare = "".join(line for line in text.splitlines(True) if line[:2] != "--")
+    if re.search(r"\b(FROM|JOIN) sections\b", bare):
+        assert re.search(r"\btext\b", bare), "stored_sections has all but texts"
     # DuckDB evaluates what this macro repeats once, but within a CASE some fifteen times.
     cases = (case for tree in trees(statement) for case in tree.find_all(exp.Case))
     calls = (call.name for case in cases for call in case.find_all(exp.Anonymous))

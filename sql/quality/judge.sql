@@ -37,7 +37,7 @@ SELECT
     list({'heading': sections.heading}) AS sections
 FROM records
 JOIN wanted ON wanted.record_key = records.record_key
-JOIN sections ON sections.record_key = records.record_key
+JOIN stored_sections AS sections ON sections.record_key = records.record_key
 GROUP BY records.record_key
 ORDER BY records.record_key
 

@@ -6,7 +6,7 @@ FROM (
     SELECT
         records.source_id, splits.split, sections.role,
         count(*) AS sections, sum(sections.token_count)::BIGINT AS tokens
-    FROM sections
+    FROM stored_sections AS sections
     JOIN records ON records.record_key = sections.record_key
     LEFT JOIN splits ON splits.record_key = sections.record_key
     WHERE records.removed_version IS NULL
@@ -31,7 +31,7 @@ FROM (
         sections.token_count AS tokens,
         CASE WHEN sections.token_count > 0 THEN floor(log2(sections.token_count)) ELSE 0 END::INTEGER
             AS power
-    FROM sections
+    FROM stored_sections AS sections
     JOIN records ON records.record_key = sections.record_key
     JOIN sources ON sources.source_id = records.source_id
     WHERE records.removed_version IS NULL
