@@ -49,7 +49,8 @@ def made(path: Path, source: dp.sources.ParquetSource, *, in_place: bool) -> tup
         )
     )
     corpus.split()
-    size = path.stat().st_size
+    texts = path.with_suffix(".texts").glob("*")
+    size = sum(file.stat().st_size for file in (path, *texts))
     prepared = seconds(lambda: corpus.prepare(progress=False))
     print(f"{path.stem} is done", file=sys.stderr, flush=True)
     return corpus, {"ingest_s": took, "bytes": size, "prepare_s": prepared}

@@ -1,11 +1,11 @@
-"""Measures what is served with memory for a tenth of the snapshot, in turns with the disk itself.
+"""Measures what is served with memory for a tenth of what runs read, in turns with the disk itself.
 
     python benchmarks/larger_than_memory.py [--records 10000000] [--turns 3] [--seconds 60]
         [--long 600] [--in-place] [--folder FOLDER]
 
 Needs a control group of its own, so root on Linux. A turn measures, each in a process of its own and
-with no page of the snapshot in memory: the disk's random reads of 4 kB by 32 threads; the sampler
-within a tenth of the snapshot and 300 MB, its first batch with ``no_duplicates`` too; ``datasets`` at
+with no page of snapshot and texts in memory: the disk's random reads of 4 kB by 32 threads; the sampler
+within a tenth of both and 300 MB, its first batch with ``no_duplicates`` too; ``datasets`` at
 random within the same. Once besides: the sampler with all in memory, and a long turn. What a host
 keeps of a file that was read cannot be seen from inside, so compare within a turn. With --in-place
 records are sections of 600 bytes whose text stays in a Parquet file, and all is never in memory.
@@ -35,7 +35,7 @@ import serving_memory
 import serving_peers
 
 BATCH = 256
-BESIDE_MB = 300  # what a process may have besides a tenth of the snapshot
+BESIDE_MB = 300  # what a process may have besides a tenth of snapshot and texts
 READS_A_TRIPLET = 3.5
 THREADS = 32
 
@@ -121,7 +121,7 @@ def apart(what: str, arguments: argparse.Namespace, **how: Any) -> dict[str, Any
 
 def one(told: dict[str, Any], corpus: Path, folder: Path, parquet: Path) -> dict[str, Any]:
     """Measure one thing in this process."""
-    files = [path for path in folder.iterdir() if path.suffix == ".npy"]
+    files = serving_corpora.served_from(corpus)
     seconds, seed = float(told.get("seconds", 0)), int(told.get("seed", 1))
     if told["what"] == "warm":
         for path in files:
@@ -161,14 +161,18 @@ def _left_in_place(folder: Path, records: int) -> tuple[Path, Path]:
 
     parquet, corpus = scale.write(folder, records), folder / f"{records}.duckdb"
     if not corpus.exists():
-        making = corpus.with_suffix(".making")
-        making.unlink(missing_ok=True)
+        making = corpus.with_suffix(".making.duckdb")
+        serving_corpora.remove(making)
         with dp.Corpus(making) as made:
             source = dp.sources.ParquetSource(parquet, text="text", id="id")
             made.ingest(source, name="text", in_place=True, progress=False)
             made.split(0.99, 0.005, 0.005)
         making.rename(corpus)
     return corpus, parquet
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*"))
 
 
 def middle(turns: list[dict[str, Any]], value: Callable[[dict[str, Any]], float]) -> float:
@@ -206,7 +210,8 @@ def main() -> None:
         "records": arguments.records,
         "corpus_bytes": corpus.stat().st_size,
         "parquet_bytes": parquet.stat().st_size,
-        "snapshot_bytes": sum(path.stat().st_size for path in folder.iterdir()),
+        "snapshot_bytes": _bytes(folder),
+        "texts_bytes": _bytes(serving_corpora.texts_of(corpus)),
         "load_before": load,
         "turns": turns,
         "reads_per_s": middle(turns, lambda turn: turn["disk"]["reads_per_s"]),

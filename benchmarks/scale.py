@@ -90,13 +90,15 @@ def ingest(folder: Path, records: int) -> Found:
             dp.sources.ParquetSource(parquet, text="text", id="id"), name="text", progress=False
         )
         corpus.split()
-    return {"parquet_mb": _mb(parquet), "corpus_mb": _mb(folder / f"{records}.duckdb")}
+    texts = (folder / f"{records}.texts").glob("*")
+    return {"parquet_mb": _mb(parquet), "corpus_mb": _mb(folder / f"{records}.duckdb", *texts)}
 
 
 def prepare(folder: Path, records: int) -> Found:
     with _corpus(folder, records, read_only=True) as corpus:
         corpus.prepare(progress=False)
-    return {"snapshot_mb": _mb(*(folder / f"{records}.snapshot").iterdir())}
+    snapshot, texts = (_mb(*(folder / f"{records}.{of}").glob("*")) for of in ("snapshot", "texts"))
+    return {"snapshot_mb": snapshot, "served_mb": snapshot + texts}
 
 
 def serve(folder: Path, records: int) -> Found:

@@ -52,7 +52,7 @@ def table(*rows: Iterable[str]) -> str:
 # ---- what was measured, and 50 million sections
 
 LINES = {
-    ("ingest", "corpus_mb"): "corpus file, text inside",
+    ("ingest", "corpus_mb"): "corpus and its texts",
     ("prepare", "snapshot_mb"): "snapshot",
     ("ingest", "cpu_s"): "processor time of ingest",
     ("prepare", "cpu_s"): "processor time of the snapshot",
@@ -109,7 +109,7 @@ def sizes(model: Model) -> str:
         ["text", "files of any kind, or an object store", *_linear(text), "600 bytes a record"],
         ["the same as Parquet with zstd", "the same", *_along(model, "ingest", "parquet_mb"), of],
         [
-            *("corpus, text inside", "one file, where the driver works"),
+            *("corpus and its texts", "a file and a folder, where the driver works"),
             *(*_along(model, "ingest", "corpus_mb"), of),
         ],
         [
@@ -186,7 +186,7 @@ def workers(model: Model) -> str:
 def moves(model: Model) -> str:
     text, index, mined = model.bytes, model.of_few("index"), model.of_few("mine")
     spool = 4 * model.tokens + model.of_few("shard")
-    made = 1e6 * model.line("prepare", "snapshot_mb").slope
+    made = 1e6 * model.line("prepare", "served_mb").slope
 
     def at(each: float) -> str:
         return f"{number(each)} B, {size(each * 1e9 / 1e6)}"
@@ -203,12 +203,12 @@ def moves(model: Model) -> str:
         ["index", at(text), f"words by text, at most {at(text)}", "–"],
         ["mining", "words of the anchors", at(mined), f"postings, {at(index)}, read by each"],
         ["token shards", at(text), "counts", at(spool)],
-        ["training", f"the snapshot, {at(made)}, to each machine once", "–", "–"],
+        ["training", f"snapshot and texts, {at(made)}, to each machine once", "–", "–"],
     )
 
 
 def memory(model: Model) -> str:
-    making, pages = model.making_memory(), model.line("prepare", "snapshot_mb")
+    making, pages = model.making_memory(), model.line("prepare", "served_mb")
     rank = model.large["lists_256"]["anonymous_mb"]
     told = model.engines.get("works", {}).get("worker_peak_mb")
     few, many = (f"{each['records']:,}" for each in model.both)
@@ -216,8 +216,8 @@ def memory(model: Model) -> str:
         ["", *SIZES.values(), "from"],
         ["private, to make a snapshot", *(size(making.at(n)) for n in SIZES),
          f"a line through {few} and {many}, measured (serving*.json)"],
-        ["pages of the snapshot, to sample at full speed", *(size(pages.at(n)) for n in SIZES),
-         "its size"],
+        ["pages of snapshot and texts, to sample at full speed", *(size(pages.at(n)) for n in SIZES),
+         "their size"],
         ["private memory of a rank that samples", *(size(rank) for _ in SIZES),
          f"measured at {many}, where it does not grow (serving_large.json)"],
         ["of a worker", *((f"{told:,} MB" if told else "1 GB") for _ in SIZES),
@@ -226,14 +226,14 @@ def memory(model: Model) -> str:
 
 
 def machine(model: Model) -> str:
-    pages, making = model.line("prepare", "snapshot_mb"), model.making_memory()
+    pages, making = model.line("prepare", "served_mb"), model.making_memory()
     fits = (MEMORY_GB * 1000 - pages.base) / pages.slope
     makes = (MEMORY_GB * 1000 - making.base) / making.slope
     by_all = sum(c.seconds(fits) for c in model.shared()) / CORES
     taken = (by_all + sum(model.alone(fits))) / 3600
     return (
-        f"On a machine of {MEMORY_GB} GB and {CORES} cores a snapshot of about "
-        f"**{fits / 1e6:,.0f} million records** just fits into memory (extrapolated). To ingest, "
+        f"On a machine of {MEMORY_GB} GB and {CORES} cores snapshot and texts of "
+        f"about **{fits / 1e6:,.0f} million records** just fit into memory (extrapolated). To ingest, "
         f"filter and index them, mine by document shards, and make token shards and the snapshot "
         f"takes about {number(taken)} h (extrapolated). A snapshot can be built in {MEMORY_GB} GB "
         f"up to about {makes / 1e6:,.0f} million records (extrapolated)."
@@ -282,13 +282,14 @@ def _larger(name: str) -> str:
             f"{peer['per_s']:,.1f}" if "per_s" in peer else ("killed" if peer else "–"),
         ]
 
-    parquet, corpus, snapshot = (
-        size(told[f"{of}_bytes"] / 1e6) for of in ("parquet", "corpus", "snapshot")
+    parquet, corpus, snapshot, texts = (
+        size(told.get(f"{of}_bytes", 0) / 1e6) for of in ("parquet", "corpus", "snapshot", "texts")
     )
+    beside = f", its texts of {texts}" if told.get("texts_bytes") else ""
     text = (
-        f"{told['records']:,} records: {parquet} of Parquet, a corpus of {corpus}, a snapshot of "
-        f"{snapshot}. In a control group with a tenth of the snapshot and 300 MB, no page of it in "
-        f"memory at first ({name}.json):\n\n{table(head, *(row(*turn) for turn in turns))}"
+        f"{told['records']:,} records: {parquet} of Parquet, a corpus of {corpus}{beside}, a snapshot "
+        f"of {snapshot}. In a control group with a tenth of what runs read and 300 MB, no page of it "
+        f"in memory at first ({name}.json):\n\n{table(head, *(row(*turn) for turn in turns))}"
     )
     if "warm" not in told:
         text += (

@@ -107,9 +107,9 @@ def one_of_eight(folder: Path, records: int) -> Found:
 
 
 def held(folder: Path, records: int) -> Found:
-    """Batches of 256 with memory for a tenth of the snapshot, pages of its files counted."""
+    """Batches of 256 with memory for a tenth of snapshot and texts, pages of files counted."""
     path = corpora.plain(folder, records)
-    files = [path, *corpora.snapshot_of(path).iterdir()]
+    files = [path, *corpora.served_from(path)]
     size = max(LEAST_HELD, sum(file.stat().st_size for file in files[1:]) // 10)
     serving_memory.evict(files)
     with serving_memory.Held(size):

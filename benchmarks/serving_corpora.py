@@ -63,7 +63,7 @@ def mined(folder: Path, records: int) -> Path:
         }
         corpus.add_negatives(pa.table(given), name=recipe(), split="train", progress=False)
     candidates_of(making).rename(candidates_of(path))
-    return making.rename(path)
+    return _renamed(making, path)
 
 
 def recipe() -> Any:
@@ -97,6 +97,16 @@ def candidates_of(corpus: Path) -> Path:
     return corpus.with_suffix(".candidates")
 
 
+def texts_of(corpus: Path) -> Path:
+    """Return the folder of a corpus's texts."""
+    return corpus.with_suffix(".texts")
+
+
+def served_from(corpus: Path) -> list[Path]:
+    """Return the files that runs read: those of the snapshot, and the texts."""
+    return [file for of in (snapshot_of, texts_of) for file in of(corpus).glob("*.*")]
+
+
 def forget_snapshot(corpus: Path) -> None:
     """Remove the snapshot of a corpus."""
     shutil.rmtree(snapshot_of(corpus), ignore_errors=True)
@@ -108,15 +118,16 @@ def copied(corpus: Path, name: str) -> Path:
     if not copy.exists():
         remove(copy)
         shutil.copyfile(corpus, copy)
-        for of in (snapshot_of, candidates_of):
+        for of in (snapshot_of, candidates_of, texts_of):
             if of(corpus).exists():
                 shutil.copytree(of(corpus), of(copy), copy_function=os.link)
     return copy
 
 
 def remove(corpus: Path) -> None:
-    """Remove a corpus with its snapshot."""
+    """Remove a corpus with its snapshot and its texts."""
     forget_snapshot(corpus)
+    shutil.rmtree(texts_of(corpus), ignore_errors=True)
     corpus.unlink(missing_ok=True)
 
 
@@ -127,7 +138,7 @@ def prepared(corpus: Path) -> Path:
     if not snapshot_of(corpus).exists():
         with dp.Corpus(corpus, read_only=True) as opened:
             opened.prepare(progress=False)
-    serving_memory.warm([corpus, *snapshot_of(corpus).iterdir()])
+    serving_memory.warm([corpus, *served_from(corpus)])
     return corpus
 
 
@@ -138,9 +149,9 @@ def _made(path: Path, folder: Path, records: int, *, sources: int) -> Path:
 
     if path.exists():
         return path
-    forget_snapshot(path)
-    making = path.with_suffix(".making")
-    making.unlink(missing_ok=True)
+    making = path.with_suffix(".making.duckdb")
+    for each in (path, making):
+        remove(each)
     file, part = parquet(folder, records), folder / "part.parquet"
     few = sources <= 10
     with dp.Corpus(making) as corpus:
@@ -157,7 +168,14 @@ def _made(path: Path, folder: Path, records: int, *, sources: int) -> Path:
         if not few:
             _divided(corpus, sources)
     part.unlink(missing_ok=True)
-    return making.rename(path)
+    return _renamed(making, path)
+
+
+def _renamed(corpus: Path, path: Path) -> Path:
+    """Give a corpus and its texts another name."""
+    if texts_of(corpus).exists():
+        texts_of(corpus).rename(texts_of(path))
+    return corpus.rename(path)
 
 
 def _divided(corpus: Any, sources: int) -> None:

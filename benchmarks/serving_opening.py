@@ -82,7 +82,7 @@ def open_many_sources(folder: Path, records: int) -> Found:
 def cold(folder: Path, records: int) -> Found:
     """A process that finds no page of the corpus and its snapshot in memory."""
     path = corpora.prepared(corpora.plain(folder, records))
-    files = [path, *corpora.snapshot_of(path).iterdir()]
+    files = [path, *corpora.served_from(path)]
     serving_memory.evict(files)
     left = sum(map(serving_memory.resident_mb, files))
     found = _child(path, "", COLD)

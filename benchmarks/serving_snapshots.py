@@ -70,7 +70,7 @@ def _sizes(corpus: Path) -> Found:
             "candidates": "SELECT count(*) FROM negatives",
         }
         held = {name: float(opened.sql(query)[0][0].as_py()) for name, query in asked.items()}
-    files = corpora.snapshot_of(corpus).iterdir()
+    files = corpora.served_from(corpus)
     allowed = 1.2 * held["text_mb"] + (80 * held["chunks"] + 12 * held["candidates"]) / 1e6
     return held | {
         "disk_mb": sum(file.stat().st_size for file in files) / 1e6,

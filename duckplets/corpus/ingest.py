@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -100,7 +100,6 @@ def ingest(
         QualityError: A setting of the gates is wrong.
         ChangedFileError: Records are gone from files that texts were left in.
     """
-    from duckplets.export.record_lines import exported_at_the_end
     from duckplets.ingest import ingest
     from duckplets.ingest.options import IngestOptions
     from duckplets.sources.by_path import are_several, given_source, takes_columns
@@ -128,7 +127,7 @@ def ingest(
     gates = _gates(judged)
     with (
         working(options.engine, progress, note=_note([gates])) as work,
-        exported_at_the_end(corpus.database, options.jsonl),
+        _lines_after(corpus, options.jsonl),
         _along(corpus, options) as along,
     ):
         report = ingest.ingest(
@@ -176,7 +175,6 @@ def ingest_several(
             ``keep_going`` with the error of one that failed.
         progress: As for ``ingest``, of the source that is being stored.
     """
-    from duckplets.export.record_lines import exported_at_the_end
     from duckplets.ingest.ingest import ingest_all
     from duckplets.ingest.prepare import prepare, refuse_shuffled
     from duckplets.records.index_controls import keep_controls
@@ -204,7 +202,7 @@ def ingest_several(
     ready: list[PreparedIngest] = []
     with (
         working(options.engine, progress, note=_note([*gates.values()])) as work,
-        exported_at_the_end(corpus.database, options.jsonl),
+        _lines_after(corpus, options.jsonl),
         _along(corpus, options) as along,
     ):
         for name, one in wanted.items():
@@ -290,6 +288,17 @@ def _gates(judged: Mapping[str, Any]) -> QualityGates | None:
     return QualityGates(**judged)
 
 
+def _lines_after(
+    corpus: CorpusFile, jsonl: str | PathLike[str] | None
+) -> AbstractContextManager[None]:
+    """Return a context that writes the records as JSON lines at its end, if asked."""
+    if jsonl is None:
+        return nullcontext()
+    from duckplets.export.record_lines import exported_at_the_end
+
+    return exported_at_the_end(corpus.database, jsonl)
+
+
 @contextmanager
 def _along(corpus: CorpusFile, options: IngestOptions) -> Iterator[LaidAlong | None]:
     """Yield the layout of texts as they are stored; None without a snapshot."""
@@ -344,7 +353,6 @@ def _of_collection(
     progress: Progress | bool | None,
     **asked: Any,
 ) -> CollectionReport:
-    from duckplets.export.record_lines import exported_at_the_end
     from duckplets.ingest.collection import ingest_collection
 
     is_judged = any(value is not None for value in judged.values())
@@ -356,7 +364,7 @@ def _of_collection(
         )
     with (
         working(options.engine, progress) as work,
-        exported_at_the_end(corpus.database, options.jsonl),
+        _lines_after(corpus, options.jsonl),
     ):
         asked |= {"limits": options.limits, "work": work, "keep": partial(_candidates, corpus)}
         asked["inside"] = int(options.inside_mb * 1e6)

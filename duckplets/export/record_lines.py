@@ -61,11 +61,8 @@ def written(
 
 
 @contextmanager
-def exported_at_the_end(database: Database, jsonl: str | os.PathLike[str] | None) -> Iterator[None]:
+def exported_at_the_end(database: Database, jsonl: str | os.PathLike[str]) -> Iterator[None]:
     """Write the JSON lines after the block, also after an error or Ctrl-C."""
-    if jsonl is None:
-        yield
-        return
     checked(jsonl, overwrite=True, argument="jsonl")
     try:
         yield
