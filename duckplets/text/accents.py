@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import unicodedata
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from duckplets.base.arrays import Integers
+from duckplets.base.arrays import Bytes, Flags, Integers
 
 _BLOCK = 1 << 18  # bytes that are looked at together: temporary arrays stay in the cache
 _FEW = 1000  # texts: for fewer the macro is faster than the table
@@ -49,26 +50,37 @@ def _table() -> npt.NDArray[np.uint16]:
 def unaccented(texts: pa.Array) -> pa.Array:
     """Return texts without accents, null for texts that the macro must handle."""
     offsets, data = _letters(texts)
-    nulls = pa.nulls(len(texts), texts.type)
     if len(texts) < _FEW or texts.null_count or data.max(initial=0) < 0xC0:
-        return nulls
+        return pa.nulls(len(texts), texts.type)
+    rows = np.searchsorted(offsets, np.arange(0, len(data), _BLOCK))
+    bounds = np.unique([0, *rows, len(texts)])  # of blocks of whole texts
+    parts = [
+        _unaccented(data[offsets[low] : offsets[high]], offsets[low : high + 1] - offsets[low])
+        for low, high in pairwise(bounds.tolist())
+    ]
+    letters, sizes, valid = (np.concatenate(each) for each in zip(*parts, strict=True))
+    buffers: Any = [
+        pa.py_buffer(np.packbits(valid, bitorder="little")),
+        pa.py_buffer(np.cumsum([0, *sizes], dtype=_offset_type(texts))),
+        pa.py_buffer(letters),
+    ]
+    return pa.Array.from_buffers(texts.type, len(texts), buffers)
+
+
+def _unaccented(data: Bytes, offsets: Integers) -> tuple[Bytes, Integers, Flags]:
+    """Return the bytes without accents, the bytes of each text, and which texts are certain."""
     leads = np.flatnonzero(data >= 0xC0)
     codes, widths = _codes(data, leads)
     letters = np.where(codes < _END, _table()[np.minimum(codes, _END - 1)], _UNSURE)
     changed = (letters != _SAME) & (letters != _UNSURE)
-    result, stays = data.copy(), np.ones(len(data), bool)
-    result[leads[changed]] = letters[changed]
-    for offset in (1, 2):
-        stays[leads[changed & (widths > offset)] + offset] = False
-    removed = np.searchsorted(np.flatnonzero(~stays), offsets)
-    valid = np.ones(len(texts), bool)
+    valid = np.ones(len(offsets) - 1, bool)
     valid[np.searchsorted(offsets, leads[letters == _UNSURE], side="right") - 1] = False
-    buffers: Any = [
-        pa.py_buffer(np.packbits(valid, bitorder="little")),
-        pa.py_buffer((offsets - removed).astype(_offset_type(texts))),
-        pa.py_buffer(result[stays]),
-    ]
-    return pa.Array.from_buffers(texts.type, len(texts), buffers)
+    places = [leads[changed & (widths > offset)] + offset for offset in (1, 2)]
+    removed = np.sort(np.concatenate(places))
+    result = data.copy()
+    result[leads[changed]] = letters[changed]
+    sizes = np.diff(offsets - np.searchsorted(removed, offsets))
+    return np.delete(result, removed), sizes, valid
 
 
 def odd_spaces(texts: pa.Array) -> pa.Array:
@@ -85,7 +97,7 @@ def odd_spaces(texts: pa.Array) -> pa.Array:
     return pa.array(found)
 
 
-def _letters(texts: pa.Array) -> tuple[Integers, npt.NDArray[np.uint8]]:
+def _letters(texts: pa.Array) -> tuple[Integers, Bytes]:
     """Return the bytes of texts, and where each text begins and the last one ends in them."""
     _, places, buffer = texts.buffers()
     if places is None or buffer is None:
@@ -99,7 +111,7 @@ def _offset_type(texts: pa.Array) -> type[np.integer[Any]]:
     return np.int64 if pa.types.is_large_string(texts.type) else np.int32
 
 
-def _codes(data: npt.NDArray[np.uint8], leads: Integers) -> tuple[Integers, Integers]:
+def _codes(data: Bytes, leads: Integers) -> tuple[Integers, Integers]:
     """Return the character at each first byte, and its number of bytes."""
     first = data[leads].astype(np.int64)
     widths = 2 + (first >= 0xE0) + (first >= 0xF0)
