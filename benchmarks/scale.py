@@ -155,7 +155,9 @@ def mine(folder: Path, records: int) -> Found:
     with _corpus(folder, records) as corpus:
         before = _used(corpus)
         report = corpus.mine(recipe, progress=False)
-        return {"disk_mb": _used(corpus) - before, "candidates": report.candidates}
+        files = (file for file in (folder / f"{records}.candidates").rglob("*") if file.is_file())
+        disk = _used(corpus) - before + _mb(*files)
+        return {"disk_mb": disk, "candidates": report.candidates}
 
 
 def shard(folder: Path, records: int) -> Found:

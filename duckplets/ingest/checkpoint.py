@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from duckplets.base.documents import StoredJson
 from duckplets.db.database import Database
 from duckplets.db.writes import CorpusFile
@@ -23,6 +25,7 @@ from duckplets.ingest import records
 UNPUBLISHED = 2**63 - 1
 """Stands for the versions that add and remove an unpublished record."""
 
+_PORTION = 250_000  # records that are discarded at a time
 _WAY = "Discard what it has stored: ingest that source with restart=True (--restart)."
 _NUMBER = range(1 << 63)
 _SETTINGS = {
@@ -220,13 +223,23 @@ def discard(database: Database, found: Unfinished) -> int:
 
     of_source = {"source_id": found.source_id, "unpublished": UNPUBLISHED}
     of_name = {"name": found.name, "unpublished": UNPUBLISHED}
+    records = database.table("ingest/checkpoint/unpublished_records", of_source)
+    intakes = database.table("ingest/checkpoint/unpublished_intakes", of_source)
+    # A transaction holds something in memory for each row that it deletes.
+    *first, last = range(0, max(records.num_rows, 1), _PORTION)
+    for low in first:
+        with database.transaction():
+            database.run("ingest/checkpoint/give_up", {"name": found.name})
+            _discard(database, records.slice(low, _PORTION), intakes.slice(0, 0))
     with database.transaction():
-        records = database.table("ingest/checkpoint/unpublished_records", of_source)
-        intakes = database.table("ingest/checkpoint/unpublished_intakes", of_source)
-        with database.registered(discarded=records, discarded_intakes=intakes):
-            database.run("ingest/checkpoint/discard")
+        _discard(database, records.slice(last), intakes)
         database.run("ingest/checkpoint/discard_source", of_source)
         database.run("ingest/checkpoint/discard_quarantine", of_name)
         database.run("ingest/checkpoint/forget", {"name": found.name})
         forget_unused(database)
     return int(records.num_rows)
+
+
+def _discard(database: Database, records: pa.Table, intakes: pa.Table) -> None:
+    with database.registered(discarded=records, discarded_intakes=intakes):
+        database.run("ingest/checkpoint/discard")

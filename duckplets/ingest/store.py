@@ -271,9 +271,7 @@ class Storing:
         self._update_source(version)
         if prepared.placing is not None:
             prepared.placing.finish()
-        _, spanning, _ = assign_missing(
-            database, self.appending.record_key if first is None else first
-        )
+        spanning = 0 if first is None else assign_missing(database, first)[1]
         if prepared.prefix is not None:
             prefix_store.check_columns(database, self.source_id, prepared.prefix)
             prefix_store.set_source(database, self.source_id, version, prepared.prefix)

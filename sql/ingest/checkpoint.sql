@@ -123,6 +123,13 @@ UPDATE quarantine
 SET version = $version
 WHERE source = $name AND version = $unpublished
 
+-- name: give_up
+-- Note that an unfinished ingest cannot continue.
+-- Parameters: $name.
+UPDATE unfinished_ingests
+SET settings = 'null'
+WHERE name = $name
+
 -- name: forget
 -- Forget an unfinished ingest; its records stay.
 -- Parameters: $name.

@@ -77,32 +77,35 @@ ORDER BY record_key
 -- or groups connect.
 -- Parameters: $seed, $train, $validation (train + validation), $test.
 INSERT INTO splits (record_key, split)
-WITH texts AS (
-    SELECT record_key, min(normalised_hash) AS text_hash
-    FROM leading_sections
-    GROUP BY record_key
-),
-members AS (
+WITH members AS (
     SELECT
-        records.record_key, records.group_key, records.record_id, texts.text_hash, splits.split,
+        records.record_key, records.group_key, records.record_id, splits.split,
         coalesce(families.family, records.record_key) AS family
     FROM records
     LEFT JOIN families ON families.record_key = records.record_key
-    LEFT JOIN texts ON texts.record_key = records.record_key
     LEFT JOIN splits ON splits.record_key = records.record_key
     WHERE
         records.source_id NOT IN (SELECT documents_id FROM sources WHERE documents_id IS NOT NULL)
+        -- Others have a split, and share no family.
+        AND (splits.split IS NULL OR families.family IS NOT NULL)
+),
+texts AS (
+    SELECT record_key, min(normalised_hash) AS text_hash
+    FROM leading_sections
+    WHERE record_key IN (SELECT record_key FROM members WHERE split IS NULL)
+    GROUP BY record_key
 ),
 chosen AS (
     SELECT
-        family,
-        arg_min(split, record_key) AS split,
+        members.family,
+        arg_min(members.split, members.record_key) AS split,
         ('0x' || left(md5($seed || chr(31) || coalesce(
-            min(group_key), format('{:016x}', min(text_hash)), min(record_id)
+            min(members.group_key), format('{:016x}', min(texts.text_hash)), min(members.record_id)
         )), 16))::UBIGINT / 18446744073709551616.0 AS u
     FROM members
-    GROUP BY family
-    HAVING count(*) > count(split)
+    LEFT JOIN texts ON texts.record_key = members.record_key
+    GROUP BY members.family
+    HAVING count(*) > count(members.split)
 )
 
 SELECT

@@ -312,3 +312,40 @@ def test_it_is_shown_and_texts_are_not_cleaned_otherwise_until_it_is_removed(hal
     assert corpus.chunk(denoise=True) == 1
     with pytest.raises(dp.SourceError, match="no source 'pages'"):
         corpus.remove("pages")
+
+
+@pytest.mark.parametrize("killed_at", [None, 1, 2])
+def test_many_records_are_discarded_in_portions_and_a_kill_between_them_loses_nothing_else(
+    opened, monkeypatch, killed_at
+):
+    corpus = opened("c.duckdb")
+    before = stored_rows(corpus, without=TIMES)
+    with pytest.raises(TornError):
+        corpus.ingest(Pages(made(MANY), tears=4), progress=False)
+    assert checkpoint.find(corpus.database, "pages").can_go_on
+    monkeypatch.setattr(checkpoint, "_PORTION", 2)
+    portions, discarded = [], checkpoint._discard
+
+    def tearing(database, records, intakes):
+        portions.append(len(records))
+        if len(portions) - 1 == killed_at:
+            raise TornError
+        discarded(database, records, intakes)
+
+    monkeypatch.setattr(checkpoint, "_discard", tearing)
+    if killed_at is None:
+        corpus.remove("pages")
+    else:
+        with pytest.raises(TornError):
+            corpus.remove("pages")
+        # Its first records are gone, so it cannot continue; the next writer discards the rest.
+        assert not checkpoint.find(corpus.database, "pages").can_go_on
+        portions.clear()
+        monkeypatch.setattr(checkpoint, "_discard", discarded)
+        checkpoint.sweep(corpus.database)
+    assert len(portions) > 2 or killed_at is not None
+    assert checkpoint.find(corpus.database, "pages") is None
+    assert stored_rows(corpus, without=TIMES) == before
+    corpus.ingest(Pages(made(MANY)), progress=False)
+    corpus.close()
+    assert all(check.ok for check in doctor.corpus(corpus.path))
