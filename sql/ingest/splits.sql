@@ -142,7 +142,8 @@ WITH counts AS (
     SELECT
         count(*) FILTER (families.record_key >= $first_record_key) AS newcomers,
         count(live_records.record_key) AS records,
-        count(DISTINCT nullif(splits.split, 'every')) > 1 AS spans
+        coalesce(min(nullif(splits.split, 'every')) < max(nullif(splits.split, 'every')), FALSE)
+            AS spans
     FROM families
     JOIN splits ON splits.record_key = families.record_key
     LEFT JOIN live_records ON live_records.record_key = families.record_key
