@@ -318,7 +318,6 @@ def _along(corpus: CorpusFile, options: IngestOptions) -> Iterator[LaidAlong | N
 
 def _prepared(corpus: CorpusFile, options: IngestOptions, along: LaidAlong | None) -> list[str]:
     """Make the snapshot of the stored texts if it is wanted; return notes."""
-    from duckplets.corpus.maintenance import prepare
     from duckplets.ingest.chunks import fingerprint
     from duckplets.ingest.splits import split, splits_in_use
     from duckplets.serving import snapshot
@@ -333,16 +332,23 @@ def _prepared(corpus: CorpusFile, options: IngestOptions, along: LaidAlong | Non
         made = snapshot.prepare(database, corpus.version, chunking, progress=False, along=along)
     except (OSError, DuckpletsError) as error:
         if options.prepare:
-            prepare(corpus, progress=False)  # makes it once more, or says why it cannot
-            return notes
+            return [*notes, *_pool_missing(corpus)]  # makes it once more, or says why it cannot
         why = getattr(error, "strerror", None) or str(error)
         return [f"look: no snapshot was made: {shown(why, 400)}; the first run makes it"]
-    if options.prepare and (why := prepare(corpus, progress=False).left_out.get("train")):
-        notes.append(f"look: no pool of split train was made: {shown(why, 400)}")
+    if options.prepare:
+        notes += _pool_missing(corpus)
     size = f"{made.manifest.size:,} bytes"
     of = made.manifest.segments["chunks"]
     what = "serves texts from their files" if any(s["files"] for s in of) else "has all texts"
     return [*notes, f"the snapshot {shown(made.folder)} {what} ({size}); it may be deleted"]
+
+
+def _pool_missing(corpus: CorpusFile) -> list[str]:
+    """Make the snapshot with its pools; return a note if there is none for train."""
+    from duckplets.corpus.maintenance import prepare
+
+    why = prepare(corpus, progress=False).left_out.get("train")
+    return [] if why is None else [f"look: no pool of split train was made: {shown(why, 400)}"]
 
 
 def _of_collection(

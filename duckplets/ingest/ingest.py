@@ -123,8 +123,9 @@ def _ingested(
             before = 0 if placing is None else placing.corpus_size()
 
             def end(storing: Storing, since: float) -> IngestReport:
-                all_threads()  # splits are given by statements that gain from them
-                with database.frugal(DEFAULT_MEMORY_LIMIT):  # and that hold what grows with rows
+                # Statements that give splits gain from threads, and hold more with more rows.
+                all_threads()
+                with database.frugal(DEFAULT_MEMORY_LIMIT):
                     return last(storing, since)
 
             rows = reading.rows()

@@ -18,6 +18,7 @@ from programs import ran
 
 import duckplets as dp
 from duckplets.artifacts.arrays import ArrayWriter
+from duckplets.corpus import maintenance
 from duckplets.engine.work import QUIET
 from duckplets.errors import SourceError
 from duckplets.ingest.chunks import fingerprint
@@ -213,3 +214,13 @@ def test_an_ingest_that_is_killed_as_it_lays_out_texts_is_made_whole(
             assert (tmp_path / made["file"]["name"]).read_bytes() == data
         corpus.ingest(odd_records(2, 5), name="last", progress=False, **ODD_MAPPING)
     assert not [p.name for p in tmp_path.iterdir() if ".parts" in p.name]
+
+
+def test_an_ingest_says_that_a_pool_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(maintenance, "_pools", lambda corpus: ([], {"train": "too little memory"}))
+    rows = [{"id": f"{i}", "title": f"title {i}", "body": f"body {i}"} for i in range(20)]
+    source = dp.sources.MemorySource(rows, id="id", anchor="title", positive="body")
+    with dp.Corpus(tmp_path / "c.duckdb") as corpus:
+        options = dp.IngestOptions(prepare=True)
+        report = corpus.ingest(source, name="s", progress=False, options=options)
+    assert "look: no pool of split train was made: too little memory" in report.notes
