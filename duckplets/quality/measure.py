@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from duckplets.base.arrays import Bytes, Integers, stretches
+from duckplets.base.columns import whole
 from duckplets.db.database import Database
 from duckplets.quality import lines, plugins, tokens
 from duckplets.quality.conditions import is_true
@@ -130,10 +131,10 @@ def _key(metric: str, settings: object) -> str:
 def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
     """Return ``row`` and the columns of ``METRICS`` for each text, in order."""
     # Language is null while its gate is off, and profanity without a word file.
-    texts = _one(rows["text"]).cast(pa.string())
+    texts = whole(rows["text"]).cast(pa.string())
     count = len(texts)
-    found: dict[str, Any] = {"row": _one(rows["row"]).cast(pa.int64())}
-    found |= {n: _one(rows[n]) for n in ("license", "present") if n in rows.column_names}
+    found: dict[str, Any] = {"row": whole(rows["row"]).cast(pa.int64())}
+    found |= {n: whole(rows[n]) for n in ("license", "present") if n in rows.column_names}
     if count:
         found["sha256"], found["bytes"] = digests_of(texts)
         with ThreadPoolExecutor(1, "duckplets-quality") as pool:
@@ -151,10 +152,6 @@ def measure(database: Database, rows: pa.Table, quality: Quality) -> pa.Table:
     cast = [pa.array(c).cast(f.type) for c, f in zip(columns, fields, strict=True)]
     table = pa.table([found["row"], *cast], names=["row", *(field.name for field in fields)])
     return table.append_column("own", _own_values(database, table, texts, quality))
-
-
-def _one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 # -- SQL ------------------------------------------------------------------------------------------
@@ -262,7 +259,7 @@ def _placed(found: pa.Table, count: int) -> dict[str, Any]:
     """Return columns in order of places, with 0 for missing places."""
     if found.num_rows == count:
         found = found.take(pc.sort_indices(found["place"]))
-        return {name: _one(found[name]) for name in found.column_names if name != "place"}
+        return {name: whole(found[name]) for name in found.column_names if name != "place"}
     place, columns = found["place"].to_numpy(), {}
     for name in found.column_names[1:]:
         values = np.zeros(count, np.int64)
